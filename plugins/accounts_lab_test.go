@@ -150,6 +150,8 @@ func TestLabAuthorizedKey(t *testing.T) {
 	})
 	lab(t, m, "chmod 755 /home/anna/.ssh; chmod 644 /home/anna/.ssh/authorized_keys")
 	play(t, kit, state, []played{{sdk.With{"user": "anna", "keys": []string{three}}, "changed", modes + three}})
+	lab(t, m, "chmod 2700 /home/anna/.ssh") // as in a home directory with setgid
+	play(t, kit, state, []played{{sdk.With{"user": "anna", "keys": []string{three}}, "unchanged", "2" + modes + three}})
 	if got := kit.Run(sdk.With{"user": "nosuch", "keys": []string{one}}); got.Outcome != "failed" || !strings.Contains(got.Reason, "there is no such user") {
 		t.Errorf("a user who is not there: %s (%s)", got.Outcome, got.Reason)
 	}

@@ -151,6 +151,11 @@ func TestLabPackagesOfDnf(t *testing.T) {
 		{sdk.With{"names": []string{"other"}, "state": "absent"}, "changed", "1.0\ndemo demo-lib"},
 	})
 	lab(t, m, "touch -d yesterday /var/cache/dnf/.turnus-refreshed")
+	// The lists have 1.1: what is installed keeps its version while another package is installed.
+	if got := kit.Run(sdk.With{"names": []string{"demo", "other"}, "refresh": "1h"}); got.Outcome != "changed" || state() != "1.0\ndemo demo-lib other" {
+		t.Errorf("present, with fresh lists: %s (%s), then %q", got.Outcome, got.Reason, state())
+	}
+	lab(t, m, "rpm -e other; touch -d yesterday /var/cache/dnf/.turnus-refreshed")
 	latest := sdk.With{"names": []string{"demo"}, "state": "latest", "refresh": "1h"}
 	for _, want := range []string{"changed", "unchanged"} {
 		if got := kit.Run(latest); got.Outcome != want || state() != "1.1\ndemo demo-lib" {

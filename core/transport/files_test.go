@@ -230,6 +230,22 @@ func TestFinishRefusesALinkAsItsPart(t *testing.T) {
 	}
 }
 
+// Others may write to the folder, and what is made in it gets its group and setgid: also the folder
+// in which the script holds the part.
+func TestFinishInASharedFolderWithSetgid(t *testing.T) {
+	dir := t.TempDir()
+	part, file := filepath.Join(dir, "f.part"), filepath.Join(dir, "f")
+	write(t, part, []byte("new"))
+	if err := os.Chmod(dir, os.ModeSetgid|0o777); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, file, "", "", "", 0o644)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	expectOnly(t, dir, "f")
+}
+
 func testFileErrors(t *testing.T, p *Pool, h core.Host) {
 	t.Helper()
 	dir := t.TempDir()

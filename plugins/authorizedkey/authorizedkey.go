@@ -82,10 +82,10 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 		return sdk.Failf("user %s: "+format, append([]any{p.User}, args...)...).Effects(sdk.EffectsNone)
 	}
 	switch {
-	case now.pending != "" && now.login == p.User && now.pendingKey == r.Key: // an earlier attempt died before its proof
+	case now.pending != "" && now.login == p.User && now.pendingKey == r.Key && edit(p, now.content) == now.content: // an earlier attempt wrote, and died before its proof
 		return confirm(ctx, r, now.guard(r, now.pending))
 	case now.pending != "" && now.login == p.User:
-		return sdk.Failf("another job is changing the keys of this login, for a minute at most").Retryable().Effects(sdk.EffectsNone)
+		return sdk.Failf("another job, or an earlier attempt of this one, is changing the keys of this login, for a minute at most").Retryable().Effects(sdk.EffectsNone)
 	case now.home == "" && p.State == "absent":
 		return nil
 	case now.home == "":

@@ -1,6 +1,7 @@
 package authorizedkey
 
 import (
+	"context"
 	"encoding/base64"
 	"strings"
 	"testing"
@@ -92,6 +93,34 @@ func TestParametersAreChecked(t *testing.T) {
 	} {
 		if got := kit.Validate(c.with); (len(got) == 0) != (c.want == "") || len(got) > 0 && !strings.HasPrefix(got[0], c.want) {
 			t.Errorf("%s: %q, expected %q", name, got, c.want)
+		}
+	}
+}
+
+// An earlier attempt armed the timer. It is confirmed if the file has the new keys. Control: an
+// attempt that ended between arming and writing confirms nothing, because a removed key still logs
+// in; a later attempt finds the timer gone.
+func TestAnArmingWithoutItsKeysIsNotConfirmed(t *testing.T) {
+	for name, c := range map[string]struct {
+		content, key, outcome string
+		confirms              bool
+	}{
+		"written":     {one + "\n", "key-1", "changed", true},
+		"not written": {one + "\n" + two + "\n", "key-1", "failed", false},
+		"of another":  {one + "\n", "key-2", "failed", false},
+	} {
+		kit := plugintest.New(t, Def())
+		confirms := 0
+		kit.Host("r1").OnFunc("*", func(_ context.Context, call plugintest.Call) plugintest.Reply {
+			if call.ReadOnly {
+				return plugintest.Reply{Stdout: "home /home/anna\nlogin anna\npending kold\npendingkey " + c.key + "\ntight\ncontent\n" + c.content}
+			}
+			confirms++
+			return plugintest.Reply{Stdout: "state confirmed\n"}
+		})
+		got := kit.Run(sdk.With{"user": "anna", "keys": []string{two}, "state": "absent"})
+		if got.Outcome != c.outcome || got.Retryable == c.confirms || (confirms == 1) != c.confirms || confirms > 1 {
+			t.Errorf("%s: %s (%s), %d confirmations", name, got.Outcome, got.Reason, confirms)
 		}
 	}
 }

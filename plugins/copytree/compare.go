@@ -129,7 +129,7 @@ func compare(p Params, files []wanted, now *tree) (*todo, error) {
 		byName[f.name] = f
 	}
 	if now.root == 0 {
-		t.ops = append(t.ops, fmt.Sprintf("d %04o .", either(bits(p.DirMode), newFolder)))
+		t.ops = append(t.ops, "d "+p.folderMode()+" .")
 		t.note("", "folder .")
 		if p.Owner != "" {
 			t.ops = append(t.ops, "o "+p.Owner+" .")
@@ -160,16 +160,24 @@ func compare(p Params, files []wanted, now *tree) (*todo, error) {
 }
 
 func (t *todo) folder(p Params, name string, e *entry, now *tree) {
-	mode := bits(p.DirMode)
 	if e == nil {
-		t.ops = append(t.ops, fmt.Sprintf("d %04o ./%s", either(mode, newFolder), name))
+		t.ops = append(t.ops, "d "+p.folderMode()+" ./"+name)
 		t.note("", "folder "+name)
 		if p.Owner != "" {
 			t.ops = append(t.ops, "o "+p.Owner+" ./"+name)
 		}
 		return
 	}
-	t.attribute(p, name, e, mode, now)
+	t.attribute(p, name, e, bits(p.DirMode), now)
+}
+
+// folderMode is the mode of a new folder, for chmod. Five digits clear setuid and setgid, which GNU
+// chmod keeps otherwise: a folder without a given mode takes them from the folder around it.
+func (p *Params) folderMode() string {
+	if mode := bits(p.DirMode); mode != 0 {
+		return fmt.Sprintf("%05o", mode)
+	}
+	return fmt.Sprintf("%04o", newFolder)
 }
 
 func (t *todo) file(p Params, f wanted, e *entry, now *tree) {
@@ -215,7 +223,7 @@ func (t *todo) attribute(p Params, name string, e *entry, mode uint32, now *tree
 		t.note(fmt.Sprintf("%s owner %s:%s", name, e.uid, e.gid), fmt.Sprintf("%s owner %s", name, p.Owner))
 	}
 	if mode != 0 && (mode != e.mode || !owned && mode&0o7000 != 0) {
-		t.ops = append(t.ops, fmt.Sprintf("m %04o ./%s", mode, name))
+		t.ops = append(t.ops, fmt.Sprintf("m %05o ./%s", mode, name))
 		t.note(fmt.Sprintf("%s mode %04o", name, e.mode), fmt.Sprintf("%s mode %04o", name, mode))
 	}
 	if !owned || mode != 0 && mode != e.mode {

@@ -2,7 +2,9 @@ package copytree
 
 import (
 	"bytes"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -30,12 +32,12 @@ func TestCompare(t *testing.T) {
 	}{
 		"same":                 {Params{}, was(), nil},
 		"nothing there":        {Params{}, read(bytes.Lines(nil)), []string{"d 0755 .", "f - ./two", "d 0755 ./x", "f - ./x/one"}},
-		"with owner and modes": {Params{Owner: "app", Mode: "4755", DirMode: "0700"}, read(bytes.Lines([]byte("uid 5\n"))), []string{"d 0700 .", "o app .", "f app ./two", "m 4755 ./two", "d 0700 ./x", "o app ./x", "f app ./x/one", "m 4755 ./x/one"}},
+		"with owner and modes": {Params{Owner: "app", Mode: "4755", DirMode: "0700"}, read(bytes.Lines([]byte("uid 5\n"))), []string{"d 00700 .", "o app .", "f app ./two", "m 4755 ./two", "d 00700 ./x", "o app ./x", "f app ./x/one", "m 4755 ./x/one"}},
 		"other content":        {Params{}, was("s cc  ./x/one"), []string{"f 7:8 ./x/one"}},
 		"a user alone":         {Params{Owner: "app"}, was("s cc  ./x/one", "uid 7", "gid "), []string{"o app ./two", "o app ./x", "f app:8 ./x/one"}},
-		"mode only":            {Params{Mode: "0640"}, was(), []string{"m 0640 ./two"}},
-		"made executable":      {Params{}, was("n -rw-r--r--+ 0 0 ./two"), []string{"m 0755 ./two"}},
-		"private stays so":     {Params{}, was("n 600 0 0 ./two"), []string{"m 0700 ./two"}},
+		"mode only":            {Params{Mode: "0640"}, was(), []string{"m 00640 ./two"}},
+		"made executable":      {Params{}, was("n -rw-r--r--+ 0 0 ./two"), []string{"m 00755 ./two"}},
+		"private stays so":     {Params{}, was("n 600 0 0 ./two"), []string{"m 00700 ./two"}},
 		"deepest first":        {Params{Delete: true}, was("xd ./x", "xf ./two", "xf ./x/one", "xd ./old", "xf ./old/a -> b", "xf ./z"), []string{"x - ./z", "x - ./old/a -> b", "r - ./old"}},
 		"a folder in the way":  {Params{}, was("d ./two"), []string{"!two is there, and is no file"}},
 		"a link for a folder":  {Params{}, was("l ./x"), []string{"!x is there, and is no folder"}},
@@ -83,5 +85,46 @@ func TestSecretsAreNotShown(t *testing.T) {
 	got := kit.Check(sdk.With{"source": "files", "path": t.TempDir()})
 	if got.Outcome != "changed" || len(got.Diffs) != 1 || !strings.Contains(got.Diffs[0].Text, "+a new content") || strings.Contains(got.Diffs[0].Text, "sha256") {
 		t.Errorf("%s (%s): %v", got.Outcome, got.Reason, got.Diffs)
+	}
+}
+
+// A folder gets the mode that is given: a new one, which has setgid of the folder around it, and one
+// that is there. Control: without a mode the new folder keeps setgid.
+func TestAGivenModeClearsSetgid(t *testing.T) {
+	t.Parallel()
+	const setgid = fs.ModeSetgid | 0o755
+	for mode, want := range map[string]fs.FileMode{"0755": 0o755, "2755": setgid, "": setgid} {
+		kit := plugintest.New(t, Def()).Artifact("files/a/b", "text")
+		kit.Host("r1").Local()
+		base := t.TempDir()
+		folder := base + "/new/a"
+		chmod := func(path string, mode fs.FileMode) {
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		chmod(base, setgid)
+		with := sdk.With{"source": "files", "path": base + "/new"}
+		if mode != "" {
+			with["dir_mode"] = mode
+		}
+		for i, outcome := range []string{"changed", "unchanged", "changed", "unchanged"} {
+			if i == 2 {
+				if mode == "" {
+					break
+				}
+				chmod(folder, want^fs.ModeSetgid)
+			}
+			if got := kit.Run(with); got.Outcome != outcome {
+				t.Errorf("mode %q, call %d: %s (%s), expected %s", mode, i, got.Outcome, got.Reason, outcome)
+			}
+			info, err := os.Stat(folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Mode() &^ fs.ModeDir; got != want {
+				t.Errorf("mode %q, call %d: the folder has %v, expected %v", mode, i, got, want)
+			}
+		}
 	}
 }

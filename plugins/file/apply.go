@@ -13,6 +13,10 @@ const (
 	newFileMode   = 0o644
 	newSecretMode = 0o600
 	newDirMode    = 0o755
+
+	// givenMode has five digits, because chmod of GNU keeps setuid and setgid of a directory if
+	// there are fewer.
+	givenMode = "%05o"
 )
 
 // regular makes the path a file with content, mode and owner.
@@ -113,7 +117,9 @@ func attributes(ctx context.Context, r *runOf, now entry) error {
 		owner = p.Owner
 	}
 	if bits, ok := p.mode(); ok && (bits != now.mode || owner != "") { // a change of owner may clear setuid
-		mode = fmt.Sprintf("%04o", bits)
+		mode = fmt.Sprintf(givenMode, bits)
+	} else if !ok && owner != "" && now.kind == "file" && now.mode&0o7000 != 0 {
+		mode = fmt.Sprintf(givenMode, now.mode)
 	}
 	if owner == "" && mode == "" {
 		return nil
@@ -147,9 +153,12 @@ func directory(ctx context.Context, r *runOf, now entry) error {
 	default:
 		return refuse("%s is a %s, not a directory: remove it first", p.Path, now.kind)
 	}
-	after := planned(p, now, newDirMode)
+	after, format := planned(p, now, newDirMode), givenMode
+	if p.Mode == "" {
+		format = "%04o" // keeps setgid of the folder around it
+	}
 	r.ShowDiff(p.Path, nil, []byte("directory\n"+after.attributes()))
-	return change(ctx, r, scripted(directoryScript, "p", p.Path, "o", p.Owner, "m", fmt.Sprintf("%04o", after.mode)))
+	return change(ctx, r, scripted(directoryScript, "p", p.Path, "o", p.Owner, "m", fmt.Sprintf(format, after.mode)))
 }
 
 func link(ctx context.Context, r *runOf, now entry) error {

@@ -1,15 +1,19 @@
 package file_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/plugins/file"
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
@@ -283,5 +287,124 @@ func TestParametersAreChecked(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// Others may write to the folder, and what is made in it gets its group and setgid: also the folder
+// in which the scripts work.
+func TestASharedFolderWithSetgid(t *testing.T) {
+	kit := plugintest.New(t, file.Def())
+	kit.Host("r1").Local()
+	base := t.TempDir()
+	if err := os.Chmod(base, fs.ModeSetgid|0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, outcome := range []string{"changed", "unchanged"} {
+		got := kit.Run(sdk.With{"path": filepath.Join(base, "l"), "state": "link", "target": "x"})
+		if got.Outcome != outcome || state(t, filepath.Join(base, "l")) != "link x" {
+			t.Errorf("%s (%s), expected %s", got.Outcome, got.Reason, outcome)
+		}
+	}
+}
+
+// A directory gets the mode that is given: a new one, which has setgid of the folder around it, and
+// one that is there. Control: without a mode the new directory keeps setgid.
+func TestAGivenModeClearsSetgid(t *testing.T) {
+	const setgid = fs.ModeSetgid | 0o755
+	for mode, want := range map[string]fs.FileMode{"0755": 0o755, "2755": setgid, "": setgid} {
+		kit := plugintest.New(t, file.Def())
+		kit.Host("r1").Local()
+		base := t.TempDir()
+		path := filepath.Join(base, "d")
+		chmod := func(path string, mode fs.FileMode) {
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		chmod(base, setgid)
+		with := sdk.With{"path": path, "state": "directory"}
+		if mode != "" {
+			with["mode"] = mode
+		}
+		for i, outcome := range []string{"changed", "unchanged", "changed", "unchanged"} {
+			if i == 2 {
+				if mode == "" {
+					break
+				}
+				chmod(path, want^fs.ModeSetgid)
+			}
+			if got := kit.Run(with); got.Outcome != outcome {
+				t.Errorf("mode %q, call %d: %s (%s), expected %s", mode, i, got.Outcome, got.Reason, outcome)
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Mode() &^ fs.ModeDir; got != want {
+				t.Errorf("mode %q, call %d: the directory has %v, expected %v", mode, i, got, want)
+			}
+		}
+	}
+}
+
+// A change of owner keeps setuid, which chown clears.
+func TestAChangeOfOwnerKeepsSetuid(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testparts.Able(t, "a file for another user", syscall.EPERM)
+	}
+	kit := plugintest.New(t, file.Def())
+	kit.Host("r1").Local()
+	path := filepath.Join(t.TempDir(), "f")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, fs.ModeSetuid|0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, outcome := range []string{"changed", "unchanged"} {
+		got := kit.Run(sdk.With{"path": path, "owner": "65534"})
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Outcome != outcome || info.Mode() != fs.ModeSetuid|0o755 {
+			t.Errorf("%s (%s), then %v; expected %s", got.Outcome, got.Reason, info.Mode(), outcome)
+		}
+	}
+}
+
+// A file in a folder that the login may not enter is not absent. Controls: root sees it, and the
+// login sees that another one is not there.
+func TestAHiddenFileIsNotAbsent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testparts.Able(t, "a folder of another user", syscall.EPERM)
+	}
+	setpriv := testparts.Need(t, "setpriv", "util-linux")
+	base, err := os.MkdirTemp("/tmp", "hidden") //nolint:usetesting // another user must reach it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	closed := base + "/closed"
+	if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(closed, 0o700), os.WriteFile(closed+"/f", nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	asNobody := func(ctx context.Context, c plugintest.Call) plugintest.Reply {
+		c.Command = "cd / && exec " + setpriv + " --reuid 65534 --regid 65534 --clear-groups /bin/sh -c " + sdk.Quote(c.Command)
+		return plugintest.Shell(ctx, c)
+	}
+	for _, c := range []struct {
+		as            plugintest.Handler
+		path, outcome string
+	}{
+		{asNobody, closed + "/f", "failed"},
+		{asNobody, closed + "/nosuch/f", "failed"},
+		{asNobody, base + "/nosuch", "unchanged"},
+		{plugintest.Shell, closed + "/nosuch/f", "unchanged"},
+		{plugintest.Shell, closed + "/f", "changed"},
+	} {
+		kit := plugintest.New(t, file.Def())
+		kit.Host("r1").Handle(c.as)
+		got := kit.Run(sdk.With{"path": c.path, "state": "absent"})
+		if got.Outcome != c.outcome || c.outcome == "failed" && !strings.Contains(got.Reason, closed+" cannot be entered by this login") {
+			t.Errorf("%s: %s (%s), expected %s", c.path, got.Outcome, got.Reason, c.outcome)
+		}
 	}
 }

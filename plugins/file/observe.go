@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // entry is the file system's entry at a path.
@@ -25,8 +26,8 @@ type entry struct {
 
 // script prints facts a line each; the target comes last, as it may hold newlines. It keeps to
 // POSIX, since routers have no stat: ls has the mode, the owner and the size.
-const script = `LC_ALL=C; export LC_ALL
-if [ -L "$p" ]; then k=link; elif [ -d "$p" ]; then k=directory; elif [ -f "$p" ]; then k=file; elif [ -e "$p" ]; then k=other; else k=absent; fi
+const script = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + `if [ -L "$p" ]; then k=link; elif [ -d "$p" ]; then k=directory; elif [ -f "$p" ]; then k=file; elif [ -e "$p" ]; then k=other
+elif hidden "$p"; then exit 1; else k=absent; fi
 echo "kind $k"
 echo "self $(id -u):$(id -g)"
 [ -d "${p%/*}/" ] || echo nofolder

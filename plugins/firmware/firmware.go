@@ -264,6 +264,7 @@ worker can continue after the death of one:
 
 1. **precheck**: the running version (equal: ` + "`unchanged`" + `; newer: refused without
    ` + "`allow_downgrade`" + `), the kind of device, the slots, the peer. Check mode ends here.
+   If the version is equal and the other slot boots next, the running slot is activated again.
 2. **stage**: the artifact is on the device, or is uploaded, and its signature is verified on the
    device.
 3. **install**: the maintenance window must still fit installation, reboot, health and a rollback.

@@ -105,6 +105,7 @@ type box struct {
 	boot     string
 	version  string
 	model    string
+	primary  string
 	verifies bool
 	staged   bool
 	free     string
@@ -144,6 +145,9 @@ func (b *box) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
 	case strings.HasPrefix(c.Command, "umask 077; mkdir"):
 	case strings.HasPrefix(c.Command, "rm -f --"):
 		b.staged = false
+	case strings.HasSuffix(c.Command, "say activate"):
+		_, slot, _ := strings.Cut(c.Command, "SLOT=")
+		b.primary = strings.Trim(strings.Fields(slot)[0], "'")
 	case strings.Contains(c.Command, "fwctl"):
 	default:
 		return plugintest.Reply{Code: 127, Stderr: c.Command}
@@ -168,6 +172,10 @@ func (b *box) answer(command string) string {
 			text = b.version
 		case "compatible":
 			text = b.model
+		case "slot":
+			text = "a"
+		case "primary":
+			text = b.primary
 		case "free":
 			text = b.free
 		case "there":
@@ -321,6 +329,31 @@ func TestUpgradeWithoutAWayBack(t *testing.T) {
 				t.Errorf("got %s (%s) and %d flashes, want %s (%s) and %d", got.Outcome, got.Reason, b.flashes, c.outcome, c.reason, c.flashes)
 			}
 		})
+	}
+}
+
+// The version runs already, and another slot boots next: the slot that runs does so again. Control:
+// it does so already.
+func TestTheRunningSlotBootsNext(t *testing.T) {
+	t.Parallel()
+	b := newBox()
+	b.version, b.primary = "2.0", "b"
+	params := with(sdk.With{"irreversible": false, "script": sdk.With{
+		"version": "say version", "compatible": "say compatible", "verify": "say verify", "install": "flash",
+		"slots": []string{"a", "b"}, "slot": "say slot", "primary": "say primary", "activate": "say activate",
+	}})
+	kit := b.kit(t, firmware.UpgradeDef())
+	for i, c := range []struct{ outcome, reason, primary string }{
+		{"changed", "slot b boots next", "b"}, {"changed", "slot b boots next", "a"}, {"unchanged", "it runs 2.0", "a"},
+	} {
+		run := kit.Run
+		if i == 0 {
+			run = kit.Check
+		}
+		got := run(params)
+		if got.Outcome != c.outcome || !strings.Contains(got.Reason, c.reason) || b.primary != c.primary || b.flashes != 0 {
+			t.Errorf("call %d: %s (%s), then slot %s boots next; expected %s (%s), %s", i, got.Outcome, got.Reason, b.primary, c.outcome, c.reason, c.primary)
+		}
 	}
 }
 

@@ -137,6 +137,14 @@ func (u *upgrade) precheck(ctx context.Context) (done bool, err error) {
 	switch {
 	case f.Version == want && f.Good:
 		u.report()
+		if f.Primary != "" && f.Primary != f.Slot { // somebody activated the other slot
+			u.r.Changed()
+			u.r.Explain(fmt.Sprintf("it runs %s, but slot %s boots next: slot %s does again", want, f.Primary, f.Slot))
+			if u.r.Check {
+				return true, nil
+			}
+			return true, u.reportSlot(ctx, activate, f.Slot)
+		}
 		u.r.Explain("it runs " + want)
 		return true, nil
 	case f.Version == want: // somebody's upgrade was not finished: it is judged, and kept or rolled back

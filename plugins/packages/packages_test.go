@@ -37,15 +37,10 @@ func TestAptRemovesWhatIsInstalled(t *testing.T) {
 	for _, c := range []struct{ names, want string }{
 		{"here unknown", "remove here"}, {"here=1.0", "remove here"}, {"unknown", ""}, {"configured here", "remove here"},
 	} {
-		dir := t.TempDir()
-		for name, text := range map[string]string{
+		dir := programs(t, map[string]string{
 			"apt-get":    `for w in "$@"; do case $w in remove) s=1 ;; esac; [ "$s" ] && printf '%s ' "$w" >>"$LOG"; done; exit 0`,
 			"dpkg-query": `for n in "$@"; do :; done; case $n in here) printf installed ;; configured) printf config-files ;; *) exit 1 ;; esac`,
-		} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
+		})
 		sh := exec.Command("/bin/sh", "-c", "manager=apt state=absent wait=1\nset -- "+c.names+"\n"+doScript)
 		sh.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", "LOG=" + filepath.Join(dir, "log")}
 		if out, err := sh.CombinedOutput(); err != nil {
@@ -56,6 +51,50 @@ func TestAptRemovesWhatIsInstalled(t *testing.T) {
 			t.Errorf("%s: apt-get got %q, expected %q", c.names, got, c.want)
 		}
 	}
+}
+
+// dnf and opkg upgrade what they are to install: they are asked for the missing names alone. A name
+// may also be one with an architecture, or a provided one.
+func TestPresentInstallsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	const (
+		log  = `for w in "$@"; do [ "$s" ] && printf '%s ' "$w" >>"$LOG"; case $w in install) s=1 ;; esac; done; exit 0`
+		rpm  = `for n in "$@"; do :; done; case $2-$n in --whatprovides-virtual | --qf-here | ---here | --qf-here.i686 | ---here.i686) printf '2.0-1 ' ;; *) echo "not installed"; exit 1 ;; esac`
+		opkg = `case $1-$2 in status-here) printf 'Version: 2.0\nStatus: install user installed\n' ;; status-removed) echo 'Status: deinstall user not-installed' ;; install-*) ` + log + ` ;; esac`
+	)
+	for _, c := range []struct{ manager, names, want string }{
+		{"dnf", "here missing virtual", "-- missing"}, {"dnf", "here here.i686", ""}, {"dnf", "one two", "-- one two"},
+		{"opkg", "here missing removed", "missing removed"}, {"opkg", "here", ""},
+	} {
+		dir := programs(t, map[string]string{"dnf": log, "rpm": rpm, "opkg": opkg})
+		sh := exec.Command("/bin/sh", "-c", "manager="+c.manager+" state=present wait=1\nset -- "+c.names+"\n"+doScript)
+		sh.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", "LOG=" + filepath.Join(dir, "log")}
+		if out, err := sh.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c.names, err, out)
+		}
+		if got, _ := os.ReadFile(filepath.Join(dir, "log")); strings.TrimSpace(string(got)) != c.want {
+			t.Errorf("%s: %s installs %q, expected %q", c.names, c.manager, got, c.want)
+		}
+	}
+	for state, want := range map[string]string{"present": "", "absent": "change remove here.i686 2.0-1\nchange remove virtual 2.0-1\n"} {
+		sh := exec.Command("/bin/sh", "-c", "state="+state+" refresh=0 wait=1\nset -- here.i686 virtual\n"+askScript)
+		sh.Env = []string{"PATH=" + programs(t, map[string]string{"dnf": "exit 1", "rpm": rpm})} // without apt-get
+		if out, err := sh.CombinedOutput(); err != nil || string(out) != "manager dnf\nnolists\n"+want {
+			t.Errorf("%s: %q, %v; expected %q", state, out, err, want)
+		}
+	}
+}
+
+// programs is a folder of shell scripts by their names.
+func programs(t *testing.T, texts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range texts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // The error of a lock names who has it, and the next thing to do. Controls: failures after a wait,
@@ -92,21 +131,16 @@ func TestPatience(t *testing.T) {
 	}{
 		"dnf is free after two":  {"dnf", dnf, 2, 0, "3", ""},
 		"dnf stays locked":       {"dnf", dnf, 9, 200, "4", "held by process "},
-		"opkg is free after one": {"opkg", opkg, 1, 0, "2", ""},
+		"opkg is free after one": {"opkg", opkg, 1, 0, "3", ""},
 		"opkg stays locked":      {"opkg", opkg, 9, 255, "4", "Could not lock"},
 		"another failure":        {"dnf", "echo broken >&2; exit 1", 0, 1, "1", "broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			for name, text := range map[string]string{
+			dir := programs(t, map[string]string{
 				c.manager: `n=$(($(cat "$LOG" 2>/dev/null || echo 0) + 1)); echo $n >"$LOG"; ` + c.text,
 				"sleep":   "exit 0",
-			} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-					t.Fatal(err)
-				}
-			}
+			})
 			sh := exec.Command("/bin/sh", "-c", doing(Params{Names: []string{"demo"}, Wait: sdk.Duration(3 * time.Second)}, c.manager, "present"))
 			sh.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", "LOG=" + filepath.Join(dir, "log"), "FREE=" + strconv.Itoa(c.free)}
 			out, _ := sh.CombinedOutput()

@@ -4,7 +4,8 @@ package packages
 // packages "$@" to $state, or "failed WHY". $refresh is the age in seconds from which the lists are
 // stale; 0 is never.
 //
-// apt-get install NAME upgrades an installed package, so it is asked for the missing names alone.
+// apt-get, dnf and opkg upgrade an installed package that they are to install, so they are asked for
+// the missing names alone.
 // The simulation shows whether a name that dpkg does not know, as of a virtual package, is provided
 // by another. It takes no lock and works for every user. It prints Conf for each package, and for
 // one that is only unpacked, as after a power cut, nothing else.
@@ -46,7 +47,8 @@ elif command -v dnf >/dev/null 2>&1 || command -v yum >/dev/null 2>&1; then
   lists /var/cache/dnf/*.solv /var/cache/yum/*
   want=
   for p in "$@"; do
-    have=$(rpm -q --whatprovides --qf '%{VERSION}-%{RELEASE} ' -- "$p" 2>/dev/null) || have=
+    have=$(rpm -q --qf '%{VERSION}-%{RELEASE} ' -- "$p" 2>/dev/null) || # NAME.ARCH and NAME-VERSION are no provides
+      have=$(rpm -q --whatprovides --qf '%{VERSION}-%{RELEASE} ' -- "$p" 2>/dev/null) || have=
     have=${have%% *}
     case $state$have in
     absent) ;;
@@ -125,7 +127,12 @@ dnf)
   case $state in
   refresh) case $dnf in */dnf) set -- --refresh ;; *) set -- ;; esac; dnf makecache "$@" && touch /var/cache/dnf/.turnus-refreshed ;;
   absent) dnf remove -- "$@" ;;
-  present) dnf install -- "$@" ;;
+  present)
+    for p in "$@"; do
+      shift
+      rpm -q -- "$p" >/dev/null 2>&1 || rpm -q --whatprovides -- "$p" >/dev/null 2>&1 || set -- "$@" "$p"
+    done
+    [ $# = 0 ] || dnf install -- "$@" ;;
   latest) dnf install -- "$@" && dnf upgrade -- "$@" ;;
   esac ;;
 apk)
@@ -139,7 +146,13 @@ opkg)
   case $state in
   refresh) patient opkg update ;;
   absent) patient opkg remove "$@" ;;
-  present) patient opkg install "$@" ;;
+  present)
+    for p in "$@"; do
+      shift
+      have=$(patient opkg status "$p") || exit
+      printf '%s\n' "$have" | grep -q '^Status: .* installed' || set -- "$@" "$p"
+    done
+    [ $# = 0 ] || patient opkg install "$@" ;;
   latest) patient opkg install "$@" && patient opkg upgrade "$@" ;;
   esac ;;
 esac

@@ -42,12 +42,10 @@ func (h *Host) ReadText(ctx context.Context, path string) (TextFile, error) {
 	return TextFile{}, Failf("reading %s: it is not a file", path).Effects(EffectsNone)
 }
 
-const readTextScript = `LC_ALL=C; export LC_ALL
-if [ -L "$p" ]; then echo "link $(readlink "$p")"
+const readTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + `if [ -L "$p" ]; then echo "link $(readlink "$p")"
 elif [ ! -e "$p" ]; then
-  if [ ! -d "${p%/*}/" ]; then echo "absent nofolder"
-  elif [ -x "${p%/*}/" ]; then echo absent
-  else echo "its folder cannot be entered" >&2; exit 1; fi
+  if hidden "$p"; then exit 1; fi
+  if [ -d "${p%/*}/" ]; then echo absent; else echo "absent nofolder"; fi
 elif [ -f "$p" ]; then echo file; exec cat "$p"
 else echo other; fi
 exit 0

@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
-// Exists reports which of the paths are there, dangling links included. One round trip.
+// Exists reports which of the absolute paths are there, dangling links included. It fails if the
+// login may not enter a folder on the way to one that it does not see. One round trip.
 func (h *Host) Exists(ctx context.Context, paths ...string) ([]bool, error) {
 	var script strings.Builder
+	script.WriteString(shell.Hidden)
 	for _, p := range paths {
 		q := Quote(p)
-		fmt.Fprintf(&script, "if [ -e %s ] || [ -L %s ]; then echo y; else echo n; fi\n", q, q)
+		fmt.Fprintf(&script, "if [ -e %s ] || [ -L %s ]; then echo y; elif hidden %s; then exit 1; else echo n; fi\n", q, q, q)
 	}
 	result := h.Query(ctx, script.String())
 	if err := result.Err(); err != nil {

@@ -72,3 +72,16 @@ ours() {
   [ "$3" = 0 ] || [ "$3" = "$me" ]
 }
 `
+
+// Hidden is a script that defines the function hidden: it succeeds, and says why, where this login
+// may not enter a folder on the way to an absolute path. test -e is false there, whether the path
+// exists or not. Call it only if test -e and test -L are false.
+//
+// cd is asked, because test -x of busybox says no to root for a folder without execute bits.
+const Hidden = `hidden() {
+  d=${1%/*}
+  while [ "$d" ] && [ ! -d "$d/" ]; do d=${d%/*}; done
+  if (cd "$d/") 2>/dev/null; then return 1; fi
+  echo "$d cannot be entered by this login: run the step with become: true" >&2
+}
+`

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -114,6 +115,40 @@ func TestReach(t *testing.T) {
 		}
 		if _, err := os.Lstat(base + "/root/a" + strconv.Itoa(i)); err == nil {
 			t.Error("a folder was made behind a planted link")
+		}
+	}
+}
+
+// A login other than root sees no difference between what is not there and what is in a folder that
+// it may not enter. Controls: root enters each folder, and a path that is not there is not hidden.
+func TestHidden(t *testing.T) {
+	asRoot(t)
+	base, err := os.MkdirTemp("/tmp", "hidden") //nolint:usetesting // another user must reach it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	for _, sh := range shells(t) {
+		setup := "cd " + base + " && chmod 755 . && rm -rf * && mkdir -p closed/below/deep 'open to/below' none && touch closed/below/f && chmod 700 closed && chmod 0 none"
+		if out, err := run(t, sh, setup); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for path, closed := range map[string]string{
+			"/closed/f": "/closed", "/closed/below/f": "/closed", "/closed/below/deep/nosuch": "/closed", "/none/f": "/none",
+			"/open to/f": "", "/open to/nosuch/f": "", "/nosuch": "", "/closed": "", "/nosuch/": "",
+		} {
+			for _, as := range []struct {
+				uid    uint32
+				hidden bool
+			}{{0, false}, {65534, closed != ""}} {
+				cmd := exec.CommandContext(t.Context(), sh[0], append(sh[1:], "-c", Hidden+"hidden '"+base+path+"'")...)
+				cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: as.uid, Gid: as.uid}}
+				out, err := cmd.CombinedOutput()
+				said := strings.TrimSpace(string(out))
+				if (err == nil) != as.hidden || as.hidden && said != base+closed+" cannot be entered by this login: run the step with become: true" || !as.hidden && said != "" {
+					t.Errorf("%s: hidden %s as %d: %v, %q", sh[len(sh)-1], path, as.uid, err, said)
+				}
+			}
 		}
 	}
 }
