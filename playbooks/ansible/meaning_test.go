@@ -56,6 +56,19 @@ func TestKeywordsOfRoles(t *testing.T) {
 	}
 }
 
+// An include decides once. A task in it that registers the same name does not change the decision.
+func TestConditionOfAnInclude(t *testing.T) {
+	t.Parallel()
+	r := converted(t, Options{Tree: tree(map[string]string{
+		"site.yml": "- hosts: all\n  tasks:\n    - {command: /bin/a, register: c}\n    - {include_tasks: more.yml, when: c is changed}\n",
+		"more.yml": "- {command: /bin/b, register: c}\n- {command: /bin/d}\n- {command: /bin/e, when: c is failed}\n",
+	}), Site: "site.yml"})
+	text := r.Playbooks[0].Text
+	if strings.Count(text, "steps.c.changed") != 3 || !strings.Contains(text, `steps.c.changed && steps["c 2"].outcome == "failed"`) {
+		t.Errorf("the steps of the include read another result:\n%s", text)
+	}
+}
+
 // Facts and results of a play are known to the plays after it in Ansible, and not in Turnus.
 func TestResultsOfEarlierPlays(t *testing.T) {
 	t.Parallel()
