@@ -69,6 +69,25 @@ func TestConditionOfAnInclude(t *testing.T) {
 	}
 }
 
+// Ansible fails where a task reads what a skipped task did not set. An expression reads -1 or nil.
+func TestResultsOfTasksThatMayBeSkipped(t *testing.T) {
+	t.Parallel()
+	for when, want := range map[string]string{
+		"c.rc != 0":              "the task that sets it may be skipped: Ansible then fails where rc is read",
+		"c.stdout == 'a'":        "the task that sets it may be skipped: Ansible then fails where stdout is read",
+		"d.status != 200":        "the task that sets it may be skipped: Ansible then fails where status is read",
+		"c is skipped":           "",
+		"c is changed":           "",
+		"a.rc != 0 and c.failed": "",
+	} {
+		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - {command: a, register: a}\n    - {command: b, register: c, when: a is changed}\n" +
+			"    - {uri: {url: 'http://localhost/'}, register: d, when: a is changed}\n    - {command: e, when: \"" + when + "\"}\n"}, nil)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", when, got, want)
+		}
+	}
+}
+
 // Facts and results of a play are known to the plays after it in Ansible, and not in Turnus.
 func TestResultsOfEarlierPlays(t *testing.T) {
 	t.Parallel()
