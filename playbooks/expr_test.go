@@ -243,6 +243,11 @@ func TestEvaluationIsBounded(t *testing.T) {
 		"doubling":  doubling + ` a40 == ""`,
 		"nesting":   nested + ` len(toJSON(a40)) > 0`,
 		"map":       `len(map(1..900000, host.vars.long)) > 0`,
+		"unique":    `len(uniq(1..900000)) > 0`,
+		"uniques":   `all(1..1000, len(uniq(1..5000)) > 0)`,
+		"pattern":   `host.name matches repeat("(?:a?){1000}", 10)`,
+		"match":     `repeat("a", 1000000) matches "(?:a?){1000}b"`,
+		"matches":   `all(1..100000, not (repeat("a", 100000) matches "(?:a?){900}b"))`,
 		"fill list": `len(flatten(map(1..1000, map(1..1000, #)))) > 0`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +268,9 @@ func TestEvaluationIsBounded(t *testing.T) {
 		})
 	}
 	// The same shapes within bounds go through.
-	e, err := playbooks.CompileSelector(`all(host.vars.long, any(host.groups, # != nil)) && len(repeat("a", 1000)) == 1000`)
+	e, err := playbooks.CompileSelector(`all(host.vars.long, any(host.groups, # != nil)) && len(repeat("a", 1000)) == 1000 && len(uniq(1..5000)) == 5000
+		&& all(host.vars.long, # matches "^element [0-9]+$") && uniq([1, 1.0, "a", nil, "a"]) == [1, "a", nil] && uniq(split("a,b,a", ",")) == ["a", "b"]
+		&& host.name matches "^" + host.name + "$" && not (host.vars.none matches "a") && not ("a" matches host.vars.none)`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,6 +278,39 @@ func TestEvaluationIsBounded(t *testing.T) {
 	host.Vars = map[string]any{"long": long}
 	if ok, err := e.Bool(playbooks.Env{Host: host}); err != nil || !ok {
 		t.Errorf("got %v, %v", ok, err)
+	}
+}
+
+// What the bounded operations refuse is refused where it stands, before anything runs if it can be.
+func TestHeavyOperationsNameTheirPlace(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`host.name matches "["`: "error parsing regexp",
+		`host.name matches "(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}(?:a?){1000}"`: "selector:1:19: the pattern needs more than 10000 instructions",
+		`1 matches "a"`:         "invalid operation: matches",
+		`len(uniq("abc")) == 1`: "cannot uniq string",
+	} {
+		if _, err := playbooks.CompileSelector(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`true && len(host.vars) matches "a"`:           "invalid operation: matches",
+		`true && host.vars.n matches "a"`:              "selector:1:21: selector on host web-1: needs text, got a number",
+		`true && host.name matches host.vars.bad`:      "selector:1:19: selector on host web-1: error parsing regexp",
+		`true && len(uniq(1..900000)) > 0`:             "selector:1:13: selector on host web-1: uniq() compares more than 20000000 times",
+		`repeat("a", 1000000) matches "(?:a?){1000}b"`: "takes too long on a text of 1000000 bytes",
+		`len(uniq(host.vars.n)) > 0`:                   "uniq needs a list",
+	} {
+		e, err := playbooks.CompileSelector(text)
+		if err == nil {
+			host := web1()
+			host.Vars = map[string]any{"n": 5, "bad": "["}
+			_, err = e.Bool(playbooks.Env{Host: host})
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", text, err, want)
+		}
 	}
 }
 

@@ -131,6 +131,11 @@ func (k *checker) gather(n ast.Node) {
 		if n.Operator == "-" {
 			k.dash(n)
 		}
+		if text, ok := n.Right.(*ast.StringNode); ok && n.Operator == "matches" {
+			if _, err := compilePattern(text.Value); errors.Is(err, errTooManySteps) {
+				k.report(text, problem{message: err.Error(), hint: "write lower numbers in {…}"})
+			}
+		}
 	}
 }
 

@@ -40,9 +40,9 @@ var (
 // allowance is how much one evaluation may still use. It rides in the environment under a name that
 // expressions cannot say.
 type allowance struct {
-	rounds, built int
-	began         time.Time        // the first round
-	hosts         map[string][]any // what hosts('…') gives
+	rounds, built, compared int
+	began                   time.Time        // the first round, or the first match
+	hosts                   map[string][]any // what hosts('…') gives
 }
 
 const (
@@ -55,8 +55,14 @@ func (b *allowance) round() error {
 	if b.rounds++; b.rounds > maxRound {
 		return errTooLong
 	}
+	if b.rounds%16 != 1 { // reading the clock costs as much as a round
+		return nil
+	}
+	return b.clock()
+}
+
+func (b *allowance) clock() error {
 	switch {
-	case b.rounds%16 != 1: // reading the clock costs as much as a round
 	case b.began.IsZero():
 		b.began = time.Now()
 	case time.Since(b.began) > maxTime:
@@ -143,9 +149,11 @@ func environment() []expr.Option {
 		expr.Function("join", joinTexts, new(func([]any, string) string), new(func([]any) string)),
 		expr.Function(roundName, func(args ...any) (any, error) { return nil, args[0].(*allowance).round() }, new(func(any) any)),
 		expr.Function(keepName, func(args ...any) (any, error) { return args[1], args[0].(*allowance).keep(args[1]) }, new(func(any, any) any)),
+		expr.Function(matchName, matchText, new(func(any, any, any) bool)),
+		expr.Function(uniqName, uniqueItems, new(func(any, any) []any)),
 		expr.Optimize(false), // it folds ranges into constants, a million elements each, past every allowance
 		hostsFunction(),
-		expr.Patch(limits{}), expr.Patch(hostCalls{}),
+		expr.Patch(limits{}), expr.Patch(hostCalls{}), expr.Patch(heavy{}),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -236,8 +237,27 @@ func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
 	return nil, inv.nothing(part)
 }
 
+// maxProgram limits the instructions of a regular expression: each name costs up to as many for each
+// of its bytes, and {1000} writes a thousand in six bytes.
+const maxProgram = 10_000
+
+func compileRegex(re string) (*regexp.Regexp, error) {
+	parsed, err := syntax.Parse(re, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	if len(program.Inst) > maxProgram {
+		return nil, fmt.Errorf("the pattern needs %d instructions, expected %d at most\n    hint: write lower numbers in {…}", len(program.Inst), maxProgram)
+	}
+	return regexp.Compile(re)
+}
+
 func (inv *limiting) matchRegex(re string) ([]int, error) {
-	r, err := regexp.Compile("^(?:" + re + ")")
+	r, err := compileRegex("^(?:" + re + ")")
 	if err != nil {
 		return nil, fmt.Errorf("%w: ~%s: %w", core.ErrInvalid, re, err)
 	}

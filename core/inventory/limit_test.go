@@ -253,18 +253,19 @@ func TestLimitErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pattern, want := range map[string]string{
-		"web[1:3":     `limit "web[1:3": invalid: "web[1:3" matches no host and no group` + "\n    hint: a range ends with ], as in web[1:20]",
-		"wbe":         `limit "wbe": invalid: "wbe" matches no host and no group` + "\n    hint: did you mean \"web\"?",
-		"web,!db05.x": `hint: did you mean "db0`,
-		"nope*":       `"nope*" matches no host`,
-		"~(":          "error parsing regexp",
-		"~nope":       "~nope matches no host",
-		"web[7]":      "web has 3 hosts, so [7] is none of them",
-		"web[5:9]":    "web has 3 hosts",
-		"db[01:09].x": `"db05.x" matches no host`,
-		"web,!":       `"!" without a name`,
-		"@/nowhere/x": "no such file",
-		"@" + loop:    "lists that name each other",
+		"web[1:3":                             `limit "web[1:3": invalid: "web[1:3" matches no host and no group` + "\n    hint: a range ends with ], as in web[1:20]",
+		"wbe":                                 `limit "wbe": invalid: "wbe" matches no host and no group` + "\n    hint: did you mean \"web\"?",
+		"web,!db05.x":                         `hint: did you mean "db0`,
+		"nope*":                               `"nope*" matches no host`,
+		"~(":                                  "error parsing regexp",
+		"~nope":                               "~nope matches no host",
+		"~" + strings.Repeat("(a?){1000}", 9): "(a?){1000}: the pattern needs 36003 instructions, expected 10000 at most",
+		"web[7]":                              "web has 3 hosts, so [7] is none of them",
+		"web[5:9]":                            "web has 3 hosts",
+		"db[01:09].x":                         `"db05.x" matches no host`,
+		"web,!":                               `"!" without a name`,
+		"@/nowhere/x":                         "no such file",
+		"@" + loop:                            "lists that name each other",
 	} {
 		got, err := inv.Limit(pattern)
 		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), want) {

@@ -286,6 +286,8 @@ func (r *register) field(name string) (term, *doubt) {
 		return term{text: step + `.outcome == "skipped"`, prec: precCompare, kinds: kindBool}, nil
 	case r.loop:
 		return term{}, doubtf("results of a task with a loop have no equivalent").hint("%s.outputs.items", step)
+	case r.when && (printed && slices.Contains([]string{"rc", "stdout", "stderr"}, name) || name == "status" && r.uses == "http"):
+		return term{}, doubtf("the task that sets it may be skipped: Ansible then fails where %s is read", name).hint(`%s.outcome != "skipped" && …`, step)
 	case name == "rc" && printed:
 		return term{text: step + ".exit_code", kinds: kindInt}, nil
 	case (name == "stdout" || name == "stderr") && printed:

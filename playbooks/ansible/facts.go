@@ -56,7 +56,7 @@ func (s *scope) spelledFact(n *node) (spelled, bool) {
 	switch {
 	case n.op == "attr" && n.args[0].op == "name" && n.args[0].name == "ansible_facts":
 		name = "ansible_" + name
-	case n.op != "name" || s.find(name) != nil || s.play.registers[name] != nil || s.play.set[name] != "":
+	case n.op != "name" || s.find(name) != nil || s.result(name) != nil || s.play.set[name] != "":
 		return spelled{}, false
 	}
 	f, ok := spelledFacts[name]

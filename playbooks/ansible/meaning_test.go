@@ -56,6 +56,38 @@ func TestKeywordsOfRoles(t *testing.T) {
 	}
 }
 
+// An include decides once. A task in it that registers the same name does not change the decision.
+func TestConditionOfAnInclude(t *testing.T) {
+	t.Parallel()
+	r := converted(t, Options{Tree: tree(map[string]string{
+		"site.yml": "- hosts: all\n  tasks:\n    - {command: /bin/a, register: c}\n    - {include_tasks: more.yml, when: c is changed}\n",
+		"more.yml": "- {command: /bin/b, register: c}\n- {command: /bin/d}\n- {command: /bin/e, when: c is failed}\n",
+	}), Site: "site.yml"})
+	text := r.Playbooks[0].Text
+	if strings.Count(text, "steps.c.changed") != 3 || !strings.Contains(text, `steps.c.changed && steps["c 2"].outcome == "failed"`) {
+		t.Errorf("the steps of the include read another result:\n%s", text)
+	}
+}
+
+// Ansible fails where a task reads what a skipped task did not set. An expression reads -1 or nil.
+func TestResultsOfTasksThatMayBeSkipped(t *testing.T) {
+	t.Parallel()
+	for when, want := range map[string]string{
+		"c.rc != 0":              "the task that sets it may be skipped: Ansible then fails where rc is read",
+		"c.stdout == 'a'":        "the task that sets it may be skipped: Ansible then fails where stdout is read",
+		"d.status != 200":        "the task that sets it may be skipped: Ansible then fails where status is read",
+		"c is skipped":           "",
+		"c is changed":           "",
+		"a.rc != 0 and c.failed": "",
+	} {
+		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - {command: a, register: a}\n    - {command: b, register: c, when: a is changed}\n" +
+			"    - {uri: {url: 'http://localhost/'}, register: d, when: a is changed}\n    - {command: e, when: \"" + when + "\"}\n"}, nil)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", when, got, want)
+		}
+	}
+}
+
 // Facts and results of a play are known to the plays after it in Ansible, and not in Turnus.
 func TestResultsOfEarlierPlays(t *testing.T) {
 	t.Parallel()

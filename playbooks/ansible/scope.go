@@ -38,9 +38,10 @@ type frame map[string]*binding
 
 // scope is the names that a task sees, from the play inwards.
 type scope struct {
-	play   *play
-	frames []frame // of one rank the last one wins
-	item   *itemVar
+	play      *play
+	frames    []frame // of one rank the last one wins
+	item      *itemVar
+	registers map[string]*register // as they were when an include decided; nil: those of the play
 }
 
 // itemVar is the loop variable of a task.
@@ -80,7 +81,16 @@ type register struct {
 	step  *step
 	uses  string
 	loop  bool
+	when  bool // the task may be skipped
 	place string
+}
+
+// result returns the registered result of a name, or nil.
+func (s *scope) result(name string) *register {
+	if s.registers != nil {
+		return s.registers[name]
+	}
+	return s.play.registers[name]
 }
 
 // inventoryVals returns the values of a var over all hosts. all is false where a host lacks it.
@@ -145,14 +155,15 @@ func (s *scope) name(name string) (term, *doubt) {
 	if place, ok := p.set[name]; ok {
 		return term{}, doubtf("%s is set at %s, which is not converted", name, place)
 	}
-	if p.unsure[name] && p.registers[name] != nil {
-		return term{}, doubtf("%s is set at %s, in a block that may end before it", name, p.registers[name].place)
+	r := s.result(name)
+	if p.unsure[name] && r != nil {
+		return term{}, doubtf("%s is set at %s, in a block that may end before it", name, r.place)
 	}
-	if place, ok := p.before[name]; ok && p.registers[name] == nil {
+	if place, ok := p.before[name]; ok && r == nil {
 		return term{}, doubtf("%s is set by an earlier play, at %s: results do not outlive a run", name, place).hint("one playbook of both plays, or the value in the inventory")
 	}
 	b := s.find(name)
-	if r := p.registers[name]; r != nil {
+	if r != nil {
 		if b != nil {
 			return term{}, doubtf("%s is both a registered result and a var", name)
 		}

@@ -102,7 +102,7 @@ func (p *play) task(n *yaml.Node, inh inherited) (steps []*step, what string, d 
 	p.out.Notes = append(p.out.Notes, t.notes...)
 	t.step.name = p.stepName(title(n))
 	if v := child(n, "register"); v != nil {
-		p.registers[v.Value] = &register{step: t.step, uses: t.step.uses, loop: t.step.foreach != nil, place: place(p.show(inh.file), n.Line, n.Column)}
+		p.registers[v.Value] = &register{step: t.step, uses: t.step.uses, loop: t.step.foreach != nil, when: t.step.when != "", place: place(p.show(inh.file), n.Line, n.Column)}
 	}
 	return []*step{t.step}, module, nil
 }

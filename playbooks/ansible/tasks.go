@@ -2,6 +2,7 @@ package ansible
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -335,9 +336,11 @@ func (p *play) includeKeywords(n *yaml.Node, module string, inh *inherited) *dou
 		}
 	}
 	if dynamic { // decides once, before its tasks do
+		decided := *inh.scope
+		decided.registers = maps.Clone(decided.play.registers)
 		inh.whens = slices.Clone(inh.whens)
 		for i, s := range inh.whens {
-			inh.whens[i] = cmp.Or(s, inh.scope)
+			inh.whens[i] = cmp.Or(s, &decided)
 		}
 	}
 	return nil

@@ -296,6 +296,7 @@ func TestParseReportsEveryMistake(t *testing.T) {
   b: {type: http, url: "http://h.example", token: t}
   c: {type: exec, url: "https://h.example"}
   d: {type: netbox, url: "https://h.example", filter: {limit: 5}, map: {adress: a}, review: {removed: 5}, max_age: 1m}
+  e: {type: netbox, url: "https://h.example", filter: {tag: [], role: ""}}
 `))
 	if err == nil {
 		t.Fatal("it was read")
@@ -303,6 +304,7 @@ func TestParseReportsEveryMistake(t *testing.T) {
 	for _, want := range []string{
 		"s.yaml:2:3", "without a user or a password", "s.yaml:3:51", "not the secret itself", "s.yaml:4:3", "in the clear", "url: a source of type exec has no such key", "program is missing",
 		"Turnus sets it itself", `did you mean "address"`, "such as 5%",
+		`s.yaml:7:61: filter "tag" has no value: NetBox would answer with all records`, `s.yaml:7:71: filter "role" has no value`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)

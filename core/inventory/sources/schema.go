@@ -55,7 +55,7 @@ func fieldSchemas() map[string]*jsonschema.Schema {
 	}
 	const duration = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	record := &jsonschema.Schema{Enum: words(slices.Sorted(maps.Keys(recordPaths))...)}
-	scalar := &jsonschema.Schema{Types: []string{"string", "number", "boolean"}}
+	scalar := &jsonschema.Schema{Types: []string{"string", "number", "boolean"}, MinLength: new(1)}
 	return map[string]*jsonschema.Schema{
 		"type":    {Enum: words(string(NetBox), string(HTTP), string(Exec)), Description: "The kind of system that is asked."},
 		"url":     {Type: "string", Pattern: "^https?://", Description: "Of netbox and http, without a user and a password."},
@@ -65,7 +65,7 @@ func fieldSchemas() map[string]*jsonschema.Schema {
 		"ca_file": text("Certificate authorities in addition to those of the system."),
 		"records": {Description: "Of netbox: what is asked for; devices when not given.", AnyOf: []*jsonschema.Schema{record, {Type: "array", Items: record}}},
 		"filter": {Type: "object", Description: "Of netbox: names and values of its filters.", PropertyNames: &jsonschema.Schema{Not: &jsonschema.Schema{Enum: words(ownFilters...)}},
-			AdditionalProperties: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{scalar, {Type: "array", Items: scalar}}}},
+			AdditionalProperties: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{scalar, {Type: "array", MinItems: new(1), Items: scalar}}}},
 		"map": {Type: "object", Description: "Of netbox: fields of a host, and the paths of their values in a record; null takes a default away.",
 			PropertyNames:        &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Enum: words(plainFields...)}, {Pattern: `^(labels|vars)\..+$`}}},
 			AdditionalProperties: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string", Pattern: pathForm().String()}, {Type: "null"}}}},

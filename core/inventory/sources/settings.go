@@ -240,13 +240,27 @@ func parseFilter(r *yamlread.Reader, n *yaml.Node, into url.Values) {
 			r.Failf(p.Key, "filter %s is not a filter: Turnus sets it itself", yamlread.Quote(p.Name))
 			continue
 		}
-		for _, v := range r.OneOrMore(p.Value, "a value or a list of values") {
+		values := r.OneOrMore(p.Value, "a value or a list of values")
+		if target := yamlread.Target(p.Value); target.Kind == yaml.SequenceNode && len(target.Content) == 0 {
+			failEmpty(r, p.Value, p.Name)
+		}
+		for _, v := range values {
+			if v.Value == "" {
+				failEmpty(r, v, p.Name)
+			}
 			into.Add(p.Name, v.Value)
 		}
 	}
 	if len(into) > maxFilters {
 		r.Failf(n, "%d filters, expected at most %d", len(into), maxFilters)
 	}
+}
+
+func failEmpty(r *yamlread.Reader, at *yaml.Node, name string) {
+	r.Fail(at, yamlread.Fault{
+		Message: fmt.Sprintf("filter %s has no value: NetBox would answer with all records", yamlread.Quote(name)),
+		Hint:    "give it a value, or remove the filter",
+	})
 }
 
 var (
