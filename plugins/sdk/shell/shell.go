@@ -80,7 +80,7 @@ ours() {
 // cd is asked, because test -x of busybox says no to root for a folder without execute bits.
 const Hidden = `hidden() {
   d=${1%/*}
-  while [ "$d" ] && [ ! -d "$d/" ]; do d=${d%/*}; done
+  while [ "$d" ] && [ ! -d "$d/" ]; do case $d in */*) d=${d%/*} ;; *) d=. ;; esac; done
   if (cd "$d/") 2>/dev/null; then return 1; fi
   echo "$d cannot be entered by this login: run the step with become: true" >&2
 }
