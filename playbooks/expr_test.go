@@ -281,7 +281,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 	}
 }
 
-// What the bounded operations refuse is refused where it stands, before anything runs if it can be.
+// Refusals of bounded operations have a place. Constants are checked before anything runs.
 func TestHeavyOperationsNameTheirPlace(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -237,8 +237,8 @@ func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
 	return nil, inv.nothing(part)
 }
 
-// maxProgram limits the instructions of a regular expression: each name costs up to as many for each
-// of its bytes, and {1000} writes a thousand in six bytes.
+// maxProgram limits the instructions of a regular expression. Each byte of a name costs up to as
+// many, and {1000} writes a thousand in six bytes.
 const maxProgram = 10_000
 
 func compileRegex(re string) (*regexp.Regexp, error) {

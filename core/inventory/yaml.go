@@ -3,7 +3,6 @@ package inventory
 import (
 	"bytes"
 	"errors"
-	"io"
 	"math"
 	"regexp"
 	"strconv"
@@ -26,25 +25,18 @@ var yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 
 // parseYAML returns the only document of a file; nil when it is empty or wrong.
 func (f *file) parseYAML(data []byte) *yaml.Node {
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var doc yaml.Node
-	if err := dec.Decode(&doc); err != nil {
-		if !errors.Is(err, io.EOF) {
-			f.yamlError(data, err)
-		}
-		return nil
-	}
-	var second yaml.Node
-	if err := dec.Decode(&second); err == nil {
-		f.problem(second.Line, second.Column, "a second document in one file").Hint = "put it into a file of its own"
-	} else if !errors.Is(err, io.EOF) {
+	doc, second, err := yamlread.Decode(data)
+	if err != nil {
 		f.yamlError(data, err)
 		return nil
 	}
-	if len(doc.Content) == 0 || doc.Content[0].Kind == yaml.ScalarNode && doc.Content[0].Tag == "!!null" {
+	if second != nil {
+		f.problem(second.Line, second.Column, "a second document in one file").Hint = "put it into a file of its own"
+	}
+	if doc == nil || doc.Kind == yaml.ScalarNode && doc.Tag == "!!null" {
 		return nil
 	}
-	return doc.Content[0]
+	return doc
 }
 
 func (f *file) yamlError(data []byte, err error) {
