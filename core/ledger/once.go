@@ -25,8 +25,8 @@ func (l *Ledger) Once(ctx context.Context, run *Run) ([]OnceStep, error) {
 	return all, translate("read the steps with once of run "+run.ID, err)
 }
 
-// ElectOnce makes a job the one whose host calls a step, and returns the one that is, and whether it
-// was not before: the first stays. No host begins the step before that is here.
+// ElectOnce makes a job the one whose host calls a step, and returns the one that is, and whether
+// it was not before: the first stays. No host begins the step before that is here.
 func (l *Ledger) ElectOnce(ctx context.Context, run *Run, step, job int) (elected int, added bool, err error) {
 	err = l.db.transact(ctx, "write down which host of run "+run.ID+" calls a step", func(t *tx) error {
 		n, err := t.exec(ctx, `INSERT INTO once (run, step, idx, at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, run.seq, step, job, micros(l.now()))

@@ -291,8 +291,8 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("tape broken") }
 
-// A host without SFTP may end the script before its input ends. What the source gives afterwards is
-// not counted: the result is being read. Red without the end of the source.
+// A host without SFTP may end the script before its input ends. Bytes that the source gives
+// afterwards are not counted: the result is being read. Red without the end of the source.
 func TestSourceIsNotCountedAfterTheTransfer(t *testing.T) {
 	f := startFake(t, "127.33.0.21", nil) // each script succeeds immediately
 	p := newPool(t, nil)

@@ -88,8 +88,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// A folder gets the mode that is given: a new one, which has setgid of the folder around it, and one
-// that is there. Control: without a mode the new folder keeps setgid.
+// A folder gets the mode that is given: a new one, which has setgid of the folder around it, and
+// one that is there. Control: without a mode the new folder keeps setgid.
 func TestAGivenModeClearsSetgid(t *testing.T) {
 	t.Parallel()
 	const setgid = fs.ModeSetgid | 0o755

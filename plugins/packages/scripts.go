@@ -4,8 +4,8 @@ package packages
 // packages "$@" to $state, or "failed WHY". $refresh is the age in seconds from which the lists are
 // stale; 0 is never.
 //
-// apt-get, dnf and opkg upgrade an installed package that they are to install, so they are asked for
-// the missing names alone.
+// apt-get, dnf and opkg upgrade an installed package that they are to install, so they are asked
+// for the missing names alone.
 // The simulation shows whether a name that dpkg does not know, as of a virtual package, is provided
 // by another. It takes no lock and works for every user. It prints Conf for each package, and for
 // one that is only unpacked, as after a power cut, nothing else.
