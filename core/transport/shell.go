@@ -42,7 +42,7 @@ umask 077; w=$b.d
 mkdir -- "./$w" && cd -P -- "./$w" || refuse "others may write to the folder, and none for this login alone can be made in it"
 up=..
 set -- $(LC_ALL=C ls -ldn .)
-[ -O . ] && [ "${1#drwx--[-S]---}" != "$1" ] || refuse "$w was replaced by another user"
+case $1 in drwx------* | drwx--S---*) [ -O . ] ;; *) false ;; esac || refuse "$w was replaced by another user"
 for move in -fT -fh ""; do [ -n "$move" ] && mv "$move" -- "../$b" "./$b" 2>/dev/null && break; done
 [ -n "$move" ] || refuse "others may write to the folder: the part file was taken away, or mv lacks -T"
 set -- $(LC_ALL=C ls -ldn "./$b")

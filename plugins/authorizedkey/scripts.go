@@ -70,7 +70,7 @@ mine() { set -- $(ls -ldn "$1"); mode=$1; [ "$3" = "$uid" ]; }
 tight=1
 [ -d .ssh ] || exit 0
 mine .ssh/. || { echo "foreign $home/.ssh"; exit 0; }
-case $mode in drwx--[-S]---*) ;; *) tight= ;; esac
+case $mode in drwx------* | drwx--S---*) ;; *) tight= ;; esac
 if [ -e .ssh/authorized_keys ]; then
   [ ! -f .ssh/authorized_keys ] || mine .ssh/authorized_keys || { [ -L .ssh/authorized_keys ] || echo "foreign $home/.ssh/authorized_keys"; }
   case $mode in -rw-------*) ;; *) tight= ;; esac

@@ -43,7 +43,7 @@ exit 0
 // held in a folder $w inside it, which only this login can enter.
 const doScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `fail() { echo "$1" >&2; exit 1; }
 is() { [ "$(pwd -P)" = "$1" ]; }
-own() { set -- $(ls -ldn .); case $1 in drwx--[-S]---*) [ -O . ] ;; *) false ;; esac; }
+own() { set -- $(ls -ldn .); case $1 in drwx------* | drwx--S---*) [ -O . ] ;; *) false ;; esac; }
 trusted() { set -- $(ls -ldn .); [ "$3" = 0 ] || [ -O . ] && case $1 in d????w*|d???????w*) false ;; esac; }
 moved() { for m in -fT -fh; do mv $m "$1" "$2" 2>/dev/null && return; done; false; }
 clear() { cd -P "$base" && is "$base" || return; [ ! -d "./$s" ] || (cd -P "./$s" && is "$base/$s" && own && rm -rf ./new ./ops); rmdir "./$s" 2>/dev/null; }

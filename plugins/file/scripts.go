@@ -28,7 +28,7 @@ private() {
   (umask 077; mkdir "./$w") && cd -P "./$w" || fail "others may write to the folder, and none for this login alone can be made in it"
   up=..
   set -- $(ls -ldn .)
-  case $1 in drwx--[-S]---*) [ -O . ];; *) false;; esac || { up=.; fail "its folder was replaced by another user"; }
+  case $1 in drwx------* | drwx--S---*) [ -O . ];; *) false;; esac || { up=.; fail "its folder was replaced by another user"; }
 }
 moved() { for m in -fT -fh; do mv $m -- "$1" "$2" 2>/dev/null && return; done; false; }
 `
