@@ -156,8 +156,8 @@ func (c *Control) change(row ledger.Schedule, d Definition, s State, now time.Ti
 // Put makes a schedule of a person, or replaces edition ifEdition of one (0: there must be none). A
 // new cron expression, time or zone counts from now: what the former one still had to launch is
 // dropped, backfills included. All else keeps the state; a changed Paused pauses or resumes. A
-// tenant has at most quota of them. A definition that is there already, by the same person, stays as
-// it is, with any ifEdition. One that triggers once must lie ahead.
+// tenant has at most quota of them. A definition that is there already, by the same person, stays
+// as it is, with any ifEdition. One that triggers once must lie ahead.
 func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition int64, quota core.Quota, note Note) (Status, error) {
 	if err := d.Validate(); err != nil {
 		return Status{}, err
