@@ -318,7 +318,7 @@ func (p *Pages) liveLog(w http.ResponseWriter, r *http.Request, v visit) {
 	switch err := pass(out, lines, ended); {
 	case errors.Is(err, errGone):
 		stop()
-		_ = <-ended // of a reading that was ended
+		<-ended //nolint:errcheck // of a reading that was ended
 	case err == nil:
 		out.send("done", "1")
 	}
