@@ -2,15 +2,18 @@ package copytree
 
 import (
 	"bytes"
+	"context"
 	"io/fs"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
@@ -85,6 +88,31 @@ func TestSecretsAreNotShown(t *testing.T) {
 	got := kit.Check(sdk.With{"source": "files", "path": t.TempDir()})
 	if got.Outcome != "changed" || len(got.Diffs) != 1 || !strings.Contains(got.Diffs[0].Text, "+a new content") || strings.Contains(got.Diffs[0].Text, "sha256") {
 		t.Errorf("%s (%s): %v", got.Outcome, got.Reason, got.Diffs)
+	}
+}
+
+// A folder in one that the login may not enter is not absent: check mode fails as the run does.
+// Control: root sees that it is absent.
+func TestAHiddenFolderIsNotAbsent(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		testparts.Able(t, "a folder of another user", syscall.EPERM)
+	}
+	setpriv := testparts.Need(t, "setpriv", "util-linux")
+	closed := t.TempDir() + "/closed"
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for as, outcome := range map[string]string{"exec " + setpriv + " --reuid 65534 --regid 65534 --clear-groups": "failed", "exec": "changed"} {
+		kit := plugintest.New(t, Def()).Artifact("files/a", "text")
+		kit.Host("r1").Handle(func(ctx context.Context, c plugintest.Call) plugintest.Reply {
+			c.Command = "cd / && " + as + " /bin/sh -c " + sdk.Quote(c.Command)
+			return plugintest.Shell(ctx, c)
+		})
+		got := kit.Check(sdk.With{"source": "files", "path": closed + "/new"})
+		if got.Outcome != outcome || outcome == "failed" && !strings.Contains(got.Reason, "cannot be entered by this login") {
+			t.Errorf("%s: %s (%s), expected %s", as, got.Outcome, got.Reason, outcome)
+		}
 	}
 }
 
