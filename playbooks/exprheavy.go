@@ -16,7 +16,7 @@ import (
 const (
 	maxCompared = 20_000_000 // comparisons of all uniq() in one evaluation
 	maxProgram  = 10_000     // instructions of a regular expression
-	maxMatch    = 1 << 28    // these, times the bytes of the text
+	maxMatch    = 1 << 26    // these, times the bytes of the text
 )
 
 const (

@@ -109,12 +109,12 @@ func TestARefusedRunCancelsNothing(t *testing.T) {
 		l.ok(err)
 		l.serve()
 		l.pass(11 * time.Minute)
-		if run := l.runs()[first]; run.Complete() || len(l.cancels) > 0 {
-			t.Errorf("after its successor was refused: %+v, cancelled %v", run, l.cancels)
+		if run := l.runs()[first]; run.Complete() || len(l.cancelled()) > 0 {
+			t.Errorf("after its successor was refused: %+v, cancelled %v", run, l.cancelled())
 		}
 		l.pass(5 * time.Minute)
-		if run := l.runs()[first]; !run.Complete() || !slices.Equal(l.cancels, []string{first}) {
-			t.Errorf("after the next fire: %+v, cancelled %v", run, l.cancels)
+		if run := l.runs()[first]; !run.Complete() || !slices.Equal(l.cancelled(), []string{first}) {
+			t.Errorf("after the next fire: %+v, cancelled %v", run, l.cancelled())
 		}
 	})
 }

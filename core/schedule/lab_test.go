@@ -120,6 +120,13 @@ func (l *lab) Cancelled(_ context.Context, run, _ string) error {
 	return nil
 }
 
+// cancelled returns the runs of Cancelled.
+func (l *lab) cancelled() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.cancels)
+}
+
 func (l *lab) failWith(fail func(schedule.Trigger) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
