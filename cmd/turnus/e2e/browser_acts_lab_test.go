@@ -111,7 +111,7 @@ func TestLabBrowserShowsARejectedCommit(t *testing.T) {
 	for _, text := range []string{"changed inventory.yaml: 1 line added, 0 removed", "+# <script>alert(2)</script>", "-steps: [{uses: command", "+stepz: [\"<img src=x", "Nothing but text that changes no behaviour"} {
 		b.sees(text)
 	}
-	b.accessible("a rejected commit")
+	b.accessible("a rejected commit", allRules)
 	b.leave()
 	b.logIn(s.role("vera", "viewer", "*"))
 	b.open("/project")
@@ -147,7 +147,7 @@ func TestLabBrowserWithoutTheQueue(t *testing.T) {
 	b.sees("The queue does not answer")
 	b.sees("10 unknown")
 	b.sees("2 changed")
-	b.accessible("a run without the queue")
+	b.accessible("a run without the queue", allRules)
 	if text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`fetch("/queue").then(r => r.text())`, chromedp.EvalAwaitPromise)); err != nil || !strings.Contains(text, "queue does not answer") {
 		t.Errorf("the page of the queue: %v, %s", err, text)
 	}

@@ -174,11 +174,17 @@ func (b *browser) screen(width int64, theme string) {
 	called(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
 }
 
-// accessible fails for each rule of WCAG 2.2 AA that the page breaks.
-func (b *browser) accessible(what string) {
+// Rules that axe checks: those of WCAG 2.2 AA, or the ones of these that depend on the theme.
+const (
+	allRules   = `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]`
+	themeRules = `{type: "rule", values: ["color-contrast", "link-in-text-block"]}`
+)
+
+// accessible fails for each of these rules that the page breaks.
+func (b *browser) accessible(what, rules string) {
 	b.t.Helper()
 	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](b.axe+`
-axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"]})
+axe.run(document, {runOnly: `+rules+`, resultTypes: ["violations"]})
   .then(r => JSON.stringify(r.violations.map(v => ({Rule: v.id, Help: v.help, Nodes: v.nodes.slice(0, 3).map(n => n.html.slice(0, 300) + " " + n.failureSummary)}))))`, chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.t.Fatalf("%s: axe: %v", what, err)

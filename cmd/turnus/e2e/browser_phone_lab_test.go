@@ -103,7 +103,7 @@ func TestLabBrowserByKeyboard(t *testing.T) {
 
 	b.open("/schedules/nights?from=2026-01-01T00:00&to=2026-01-03T00:00#backfill")
 	b.sees("2 runs, one after the other, each on 12 hosts: 24 host tasks")
-	b.accessible("a backfill")
+	b.accessible("a backfill", allRules)
 	b.fits("a backfill")
 	b.keep("backfill-640-light")
 	to(`e.name === "reason" && e.form.action.endsWith("/backfill")`)

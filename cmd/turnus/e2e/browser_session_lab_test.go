@@ -33,7 +33,7 @@ func TestLabBrowserOutlivesItsSession(t *testing.T) {
 	b.wait(fmt.Sprintf(`document.querySelector("#live a").getAttribute("href") === "/login?next=%%2Fruns%%2F%s"`, run))
 	b.press("Pause")
 	b.sees("Your form is kept below")
-	b.accessible("a form that is kept")
+	b.accessible("a form that is kept", allRules)
 	if text, err := evaluated[string](b, `document.querySelector("[name=reason]").value`); err != nil || text != "the storm" {
 		t.Errorf("the form has %q, %v", text, err)
 	}
