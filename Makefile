@@ -61,7 +61,7 @@ test-labs: deps ## the long tests: devices in namespaces, failovers, kills again
 
 # Tests that compute for long in one goroutine: the detector finds nothing there, and makes them ten
 # times slower.
-COMPUTE := BombsAreDefused|ConformsToAnsible|LimitsAreBounded|FaultW7SubscriptsConformToAnsible|LoopsEndByTheClock|HostileFilesAreRefused|YearsAgreeWithLookingAtTheClock|NoTextChangesAPage
+COMPUTE := BombsAreDefused|EvaluationIsBounded|ConformsToAnsible|LimitsAreBounded|FaultW7SubscriptsConformToAnsible|LoopsEndByTheClock|HostileFilesAreRefused|YearsAgreeWithLookingAtTheClock|NoTextChangesAPage
 
 race: ## the tests under the race detector, the processes that they start too; not what reads the source, which make lint runs
 	$(SHIPPED) $(GO) test -vet=off -run '^Test($(COMPUTE))$$' ./core/inventory ./core/pages ./playbooks ./windows
