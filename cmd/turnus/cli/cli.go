@@ -83,7 +83,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	code := exitCode(err)
 	lost := a.Out.Problem()
 	gone := errors.Is(lost, syscall.EPIPE) && errors.Is(err, syscall.EPIPE) // as with | head, who knows
-	if rest := unsaid(err); rest != nil && !gone {
+	if rest := console.Unsaid(err); rest != nil && !gone {
 		a.Report(a.Paint(console.Red, "error: ") + help.ErrorMessage(cmd, rest, exitCode(rest)))
 	}
 	if lost != nil && code == console.ExitOK {
@@ -93,23 +93,6 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return console.ExitInternal
 	}
 	return code
-}
-
-// unsaid returns an error without the exits in it whose texts were printed already; nil if nothing
-// is left.
-func unsaid(err error) error {
-	if e, ok := errors.AsType[*console.Exit](err); !ok || e.Err != nil {
-		return err
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return nil
-	}
-	var rest []error
-	for _, one := range joined.Unwrap() {
-		rest = append(rest, unsaid(one))
-	}
-	return errors.Join(rest...)
 }
 
 func exitCode(err error) int {

@@ -1,6 +1,9 @@
 package console
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Exit codes. They are API: documented in docs/commands.md and tested.
 const (
@@ -31,4 +34,21 @@ func (e *Exit) Unwrap() error { return e.Err }
 // Invalid returns an error for invalid input or usage.
 func Invalid(format string, args ...any) error {
 	return &Exit{ExitInvalid, fmt.Errorf(format, args...)}
+}
+
+// Unsaid returns an error without the exits in it whose texts were printed already; nil if nothing
+// is left.
+func Unsaid(err error) error {
+	if e, ok := errors.AsType[*Exit](err); !ok || e.Err != nil {
+		return err
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var rest []error
+	for _, one := range joined.Unwrap() {
+		rest = append(rest, Unsaid(one))
+	}
+	return errors.Join(rest...)
 }

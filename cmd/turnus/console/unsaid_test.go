@@ -1,17 +1,15 @@
-package cli
+package console
 
 import (
 	"errors"
 	"fmt"
 	"testing"
-
-	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
 // An exit whose text was printed hides no other error that it was joined with.
 func TestAPrintedFailureHidesNoOther(t *testing.T) {
 	t.Parallel()
-	printed, lost := &console.Exit{Code: console.ExitUnreachable}, errors.New("run a was refused")
+	printed, lost := &Exit{Code: ExitUnreachable}, errors.New("run a was refused")
 	for name, c := range map[string]struct {
 		err  error
 		want string
@@ -22,10 +20,10 @@ func TestAPrintedFailureHidesNoOther(t *testing.T) {
 		"another":                   {lost, "run a was refused"},
 		"both":                      {errors.Join(lost, printed), "run a was refused"},
 		"both, one within":          {errors.Join(printed, errors.Join(printed, lost)), "run a was refused"},
-		"an exit that has an error": {&console.Exit{Code: console.ExitFailed, Err: lost}, "run a was refused"},
+		"an exit that has an error": {&Exit{Code: ExitFailed, Err: lost}, "run a was refused"},
 	} {
 		got := ""
-		if rest := unsaid(c.err); rest != nil {
+		if rest := Unsaid(c.err); rest != nil {
 			got = rest.Error()
 		}
 		if got != c.want {
