@@ -14,6 +14,7 @@ import (
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -132,7 +133,7 @@ func (k *checker) gather(n ast.Node) {
 			k.dash(n)
 		}
 		if text, ok := n.Right.(*ast.StringNode); ok && n.Operator == "matches" {
-			if _, err := compilePattern(text.Value); errors.Is(err, errTooManySteps) {
+			if _, err := compilePattern(text.Value); errors.Is(err, core.ErrPattern) {
 				k.report(text, problem{message: err.Error(), hint: "write lower numbers in {…}"})
 			}
 		}

@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/vm/runtime"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Bounds of operations that nothing interrupts.
 const (
 	maxCompared = 20_000_000 // comparisons of all uniq() in one evaluation
-	maxProgram  = 10_000     // instructions of a regular expression
-	maxMatch    = 1 << 26    // these, times the bytes of the text
+	maxMatch    = 1 << 26    // instructions of a pattern, times the bytes of the text
 )
 
 const (
@@ -26,7 +26,6 @@ const (
 
 var (
 	errTooManyCompared = fmt.Errorf("uniq() compares more than %d times", maxCompared)
-	errTooManySteps    = fmt.Errorf("the pattern needs more than %d instructions", maxProgram)
 )
 
 // heavy replaces matches and uniq() by functions with a bound. Operands whose types are wrong stay
@@ -68,21 +67,10 @@ type pattern struct {
 	size int
 }
 
-// compilePattern compiles a regular expression. Errors are errTooManySteps, or those of the syntax.
+// compilePattern is core.CompilePattern.
 func compilePattern(text string) (*pattern, error) {
-	parsed, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return nil, err
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return nil, err
-	}
-	if len(program.Inst) > maxProgram {
-		return nil, errTooManySteps
-	}
-	re, err := regexp.Compile(text)
-	return &pattern{re, len(program.Inst)}, err
+	re, size, err := core.CompilePattern(text)
+	return &pattern{re, size}, err
 }
 
 func matchText(args ...any) (any, error) {

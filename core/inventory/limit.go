@@ -1,10 +1,10 @@
 package inventory
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -237,27 +237,11 @@ func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
 	return nil, inv.nothing(part)
 }
 
-// maxProgram limits the instructions of a regular expression. Each byte of a name costs up to as
-// many, and {1000} writes a thousand in six bytes.
-const maxProgram = 10_000
-
-func compileRegex(re string) (*regexp.Regexp, error) {
-	parsed, err := syntax.Parse(re, syntax.Perl)
-	if err != nil {
-		return nil, err
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return nil, err
-	}
-	if len(program.Inst) > maxProgram {
-		return nil, fmt.Errorf("the pattern needs %d instructions, expected %d at most\n    hint: write lower numbers in {…}", len(program.Inst), maxProgram)
-	}
-	return regexp.Compile(re)
-}
-
 func (inv *limiting) matchRegex(re string) ([]int, error) {
-	r, err := compileRegex("^(?:" + re + ")")
+	r, _, err := core.CompilePattern("^(?:" + re + ")")
+	if errors.Is(err, core.ErrPattern) {
+		return nil, fmt.Errorf("%w: ~%s: %w\n    hint: write lower numbers in {…}", core.ErrInvalid, re, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: ~%s: %w", core.ErrInvalid, re, err)
 	}

@@ -259,7 +259,7 @@ func TestLimitErrors(t *testing.T) {
 		"nope*":                               `"nope*" matches no host`,
 		"~(":                                  "error parsing regexp",
 		"~nope":                               "~nope matches no host",
-		"~" + strings.Repeat("(a?){1000}", 9): "(a?){1000}: the pattern needs 36003 instructions, expected 10000 at most",
+		"~" + strings.Repeat("(a?){1000}", 9): "(a?){1000}: the pattern needs more than 10000 instructions",
 		"web[7]":                              "web has 3 hosts, so [7] is none of them",
 		"web[5:9]":                            "web has 3 hosts",
 		"db[01:09].x":                         `"db05.x" matches no host`,

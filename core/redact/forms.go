@@ -74,7 +74,7 @@ func encoded(alphabet *base64.Encoding, value []byte, before int) string {
 	return text[(before*8+5)/6 : (before+len(value))*8/6]
 }
 
-// asciiJSON writes what is not ASCII in the text of JSON as \uXXXX.
+// asciiJSON writes what is not ASCII in the text of JSON by escapes of four digits.
 func asciiJSON(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -2,7 +2,6 @@ package copytree
 
 import (
 	"bytes"
-	"context"
 	"io/fs"
 	"maps"
 	"os"
@@ -98,20 +97,16 @@ func TestAHiddenFolderIsNotAbsent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testparts.Able(t, "a folder of another user", syscall.EPERM)
 	}
-	setpriv := testparts.Need(t, "setpriv", "util-linux")
 	closed := t.TempDir() + "/closed"
 	if err := os.Mkdir(closed, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for as, outcome := range map[string]string{"exec " + setpriv + " --reuid 65534 --regid 65534 --clear-groups": "failed", "exec": "changed"} {
+	for outcome, as := range map[string]plugintest.Handler{"failed": plugintest.ShellAs(65534, 65534), "changed": plugintest.Shell} {
 		kit := plugintest.New(t, Def()).Artifact("files/a", "text")
-		kit.Host("r1").Handle(func(ctx context.Context, c plugintest.Call) plugintest.Reply {
-			c.Command = "cd / && " + as + " /bin/sh -c " + sdk.Quote(c.Command)
-			return plugintest.Shell(ctx, c)
-		})
+		kit.Host("r1").Handle(as)
 		got := kit.Check(sdk.With{"source": "files", "path": closed + "/new"})
 		if got.Outcome != outcome || outcome == "failed" && !strings.Contains(got.Reason, "cannot be entered by this login") {
-			t.Errorf("%s: %s (%s), expected %s", as, got.Outcome, got.Reason, outcome)
+			t.Errorf("%s (%s), expected %s", got.Outcome, got.Reason, outcome)
 		}
 	}
 }

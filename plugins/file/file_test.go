@@ -1,7 +1,6 @@
 package file_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -376,7 +375,6 @@ func TestAHiddenFileIsNotAbsent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testparts.Able(t, "a folder of another user", syscall.EPERM)
 	}
-	setpriv := testparts.Need(t, "setpriv", "util-linux")
 	base, err := os.MkdirTemp("/tmp", "hidden") //nolint:usetesting // another user must reach it
 	if err != nil {
 		t.Fatal(err)
@@ -386,10 +384,7 @@ func TestAHiddenFileIsNotAbsent(t *testing.T) {
 	if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(closed, 0o700), os.WriteFile(closed+"/f", nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	asNobody := func(ctx context.Context, c plugintest.Call) plugintest.Reply {
-		c.Command = "cd / && exec " + setpriv + " --reuid 65534 --regid 65534 --clear-groups /bin/sh -c " + sdk.Quote(c.Command)
-		return plugintest.Shell(ctx, c)
-	}
+	asNobody := plugintest.ShellAs(65534, 65534)
 	for _, c := range []struct {
 		as            plugintest.Handler
 		path, outcome string

@@ -208,7 +208,17 @@ func matches(pattern, text string) bool {
 }
 
 // Shell is a Handler that runs commands in /bin/sh of this machine.
-func Shell(ctx context.Context, c Call) Reply {
+func Shell(ctx context.Context, c Call) Reply { return inShell(ctx, c, nil) }
+
+// ShellAs is Shell as another user, without further groups and in the folder /. The test must be
+// root.
+func ShellAs(uid, gid uint32) Handler {
+	return func(ctx context.Context, c Call) Reply {
+		return inShell(ctx, c, &syscall.Credential{Uid: uid, Gid: gid})
+	}
+}
+
+func inShell(ctx context.Context, c Call, as *syscall.Credential) Reply {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Command) //nolint:gosec // a test host runs what its test says
 	cmd.Env = os.Environ()
@@ -218,7 +228,10 @@ func Shell(ctx context.Context, c Call) Reply {
 		}
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader([]byte(c.Stdin)), &stdout, &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as}
+	if as != nil {
+		cmd.Dir = "/"
+	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err := cmd.Run()
 	reply := Reply{Stdout: stdout.String(), Stderr: stderr.String()}
