@@ -140,10 +140,7 @@ func (b *browser) wait(expression string) {
 func (b *browser) press(text string) {
 	b.t.Helper()
 	find := fmt.Sprintf("[...document.querySelectorAll('main button, main summary')].find(e => e.textContent.trim().startsWith(%q))", text)
-	b.wait(find + " !== undefined")
-	if _, err := evaluated[bool](b, "("+find+").click() === undefined"); err != nil {
-		b.t.Fatalf("press %q: %v", text, err)
-	}
+	b.wait("(e => e !== undefined && e.click() === undefined)(" + find + ")")
 }
 
 // click clicks an element as soon as the page has it. The page asks itself for the element: a
@@ -153,12 +150,21 @@ func (b *browser) click(selector string) {
 	b.wait(fmt.Sprintf(`(e => e !== null && e.click() === undefined)(document.querySelector(%q))`, selector))
 }
 
-// fill types a text into a field as soon as it has the focus.
+// fill types a text into a field, again where the field lost the focus meanwhile: a browser that
+// comes to the fragment of its address late takes the focus away.
 func (b *browser) fill(selector, text string) {
 	b.t.Helper()
-	b.wait(fmt.Sprintf(`(e => e !== null && e.focus() === undefined && document.activeElement === e)(document.querySelector(%q))`, selector))
-	b.do(chromedp.KeyEvent(text))
-	b.wait(fmt.Sprintf(`document.querySelector(%q).value === %q`, selector, text)) // keys arrive later
+	blank := fmt.Sprintf(`(e => e !== null && (e.blur(), e.value = "", e.focus(), document.activeElement === e))(document.querySelector(%q))`, selector)
+	ends := fmt.Sprintf(`(e => e?.value === %q ? "filled" : document.activeElement === e ? "" : "lost")(document.querySelector(%q))`, text, selector)
+	for end := "lost"; end == "lost"; {
+		b.wait(blank)
+		b.do(chromedp.KeyEvent(text))
+		until(b.t, selector+" to have "+text, func() bool { // keys arrive later
+			var err error
+			end, err = evaluated[string](b, ends)
+			return err == nil && end != ""
+		})
+	}
 }
 
 // sees waits until the page shows a text.

@@ -49,7 +49,8 @@ func TestLabBrowserAnswersWithinAFewClicks(t *testing.T) {
 				find := fmt.Sprintf("[...document.querySelectorAll('main a, main button, main summary, nav a')].find(e => e.offsetParent !== null && e.textContent.trim().includes(%q))", what)
 				b.wait(find + " !== undefined")
 				b.keep(fmt.Sprintf("trial-%s-%d-%d", strings.ReplaceAll(q.question, " ", "-"), width, i))
-				b.js(find + ".click()")
+				b.wait("(e => e !== undefined && (document.documentElement.dataset.clicked = e.localName, e.click()) === undefined)(" + find + ")")
+				b.wait("document.documentElement.dataset.clicked !== 'a'") // a link leads to another page
 			}
 			for _, text := range q.sees {
 				b.sees(text)
