@@ -100,14 +100,15 @@ type page struct {
 	Results *[]map[string]any `json:"results"`
 }
 
-// read returns all records. Pages by offset repeat and skip records that change meanwhile, so the
-// ids must be as many as NetBox counts; a cursor continues by id, and counts nothing.
+// read returns all records. Pages by offset repeat and skip records that change meanwhile: each
+// begins with the last record of the page before, and the ids must be as many as NetBox counts. A
+// cursor continues by id, and counts nothing.
 func (l *listing) read(ctx context.Context) ([]record, error) {
 	var all []record
 	seen := map[int64]bool{}
 	cursor := l.query.Has("start")
 	count := -1
-	for n := 0; ; n++ {
+	for n, last := 0, int64(0); ; n++ {
 		if n >= maxPages || len(all) > maxRecords {
 			return nil, fmt.Errorf("%s: more than %d records or %d pages: %w", l.kind, maxRecords, maxPages, core.ErrInvalid)
 		}
@@ -130,6 +131,13 @@ func (l *listing) read(ctx context.Context) ([]record, error) {
 			if !ok || err != nil || r.id <= 0 {
 				return nil, fmt.Errorf("%s: a record has no id: %w", l.kind, core.ErrInvalid)
 			}
+			if last != 0 && r.id != last {
+				return nil, l.unstable(fmt.Sprintf("record %d moved between two pages", last))
+			}
+			if last != 0 {
+				last = 0
+				continue
+			}
 			if seen[r.id] {
 				return nil, l.unstable(fmt.Sprintf("record %d came twice", r.id))
 			}
@@ -144,6 +152,9 @@ func (l *listing) read(ctx context.Context) ([]record, error) {
 		}
 		if err := l.follow(*p.Next, cursor); err != nil {
 			return nil, err
+		}
+		if !cursor {
+			last = all[len(all)-1].id
 		}
 	}
 	if count >= 0 && len(all) != count {
@@ -174,7 +185,7 @@ func (l *listing) page(ctx context.Context) (p page, err error) {
 	return p, err
 }
 
-// follow takes over where the next page begins, and nothing else: behind a proxy the host of next
+// follow takes over where the next page begins (by offset: one record before), and nothing else: behind a proxy the host of next
 // is often wrong, and its query must not lose the filters.
 func (l *listing) follow(next string, cursor bool) error {
 	u, err := url.Parse(next)
@@ -187,6 +198,9 @@ func (l *listing) follow(next string, cursor bool) error {
 	}
 	was, _ := strconv.ParseInt(l.query.Get(key), 10, 64) // it is ours
 	is, err := strconv.ParseInt(u.Query().Get(key), 10, 64)
+	if !cursor {
+		is--
+	}
 	if err != nil || is <= was {
 		return l.unstable("next does not lead on by " + key)
 	}

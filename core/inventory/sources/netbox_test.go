@@ -120,10 +120,22 @@ func TestNetBoxTraps(t *testing.T) {
 				p["results"] = append(servers.NetBoxDevices(1), p["results"].([]map[string]any)...)
 			}
 			return p
+		}}, "", "record 1000 moved between two pages"},
+		"a record that comes twice": {&servers.NetBox{Devices: servers.NetBoxDevices(1500), Alter: func(n int, p map[string]any) any {
+			if n == 3 {
+				p["results"] = append(p["results"].([]map[string]any), servers.NetBoxDevice(1, "again", ""))
+			}
+			return p
 		}}, "", "record 1 came twice"},
+		"a record that goes while another comes": {&servers.NetBox{Devices: servers.NetBoxDevices(1500), Alter: func(n int, p map[string]any) any {
+			if n == 3 { // as if the first record were gone: all others are one place nearer
+				p["results"] = append(p["results"].([]map[string]any)[1:], servers.NetBoxDevice(1501, "new", ""))
+			}
+			return p
+		}}, "", "record 1000 moved between two pages"},
 		"an offset page that skips": {&servers.NetBox{Devices: servers.NetBoxDevices(1500), Alter: func(n int, p map[string]any) any {
 			if n == 3 {
-				p["results"] = p["results"].([]map[string]any)[1:]
+				p["results"] = p["results"].([]map[string]any)[:500]
 			}
 			return p
 		}}, "", "1499 of 1500 records came"},
