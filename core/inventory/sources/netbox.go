@@ -185,8 +185,8 @@ func (l *listing) page(ctx context.Context) (p page, err error) {
 	return p, err
 }
 
-// follow takes over where the next page begins (by offset: one record before), and nothing else: behind a proxy the host of next
-// is often wrong, and its query must not lose the filters.
+// follow takes over where the next page begins, by offset one record before that, and nothing else:
+// behind a proxy the host of next is often wrong, and its query must not lose the filters.
 func (l *listing) follow(next string, cursor bool) error {
 	u, err := url.Parse(next)
 	if err != nil {
