@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"names":     {namesPrunes},
 		"news":      {newsBegins, newsTrimmed},
 		"open":      {openOnce},
-		"pool":      {poolMends},
+		"pool":      {poolMends, poolFindsNewRuns},
 		"post":      {postWrites, postGrows},
 		"posted":    {postedReads, postedRefusesOnAReplica},
 		"publish":   {publishWrites},

@@ -162,6 +162,19 @@ func poolMends(b bench) {
 	b.sound()
 }
 
+// poolFindsNewRuns: a run that is submitted while Check reads which runs there are is not taken for
+// one whose record is gone.
+func poolFindsNewRuns(b bench) {
+	old := b.submit("old", 3)
+	b.submit("small", 3)
+	b.submit("large", 9)
+	b.returns(b.q.scripts.pool, "[]", 1, 0, old)
+	if st := b.status("large"); st.Pending != 9 {
+		b.Errorf("after the repair: %+v", st)
+	}
+	b.sound()
+}
+
 func tidyMends(b bench) {
 	s := b.open()
 	no := b.submit("r", 8)
