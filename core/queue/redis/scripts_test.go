@@ -57,7 +57,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"payload":   {payloadOfSmall},
 		"submit":    {submitWrites, submitSpans, submitGrows, submitForgets},
 		"tidy":      {tidyMendsSmall, tidyMends, tidyMendsDeferred, tidyMendsCleanup, tidyReadsFinished},
-		"turn":      {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks, turnClosesBounded},
+		"turn":      {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks, turnClosesBounded, turnFairAfterYears},
 		"signaljob": {signalJobOnce},
 		"wait":      {waitKeepsTime},
 	}
