@@ -55,7 +55,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"save":      {saveWrites, saveRefuses},
 		"look":      {pollOfSmall, pollReads, pollBounded, statusReads, statusByTheClock, statusOfAStoppedRun},
 		"payload":   {payloadOfSmall},
-		"submit":    {submitWrites, submitSpans, submitGrows, submitForgets},
+		"submit":    {submitWrites, submitSpans, submitPassesBounded, submitGrows, submitForgets},
 		"tidy":      {tidyMendsSmall, tidyMends, tidyMendsDeferred, tidyMendsCleanup, tidyReadsFinished},
 		"turn":      {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks, turnClosesBounded, turnFairAfterYears},
 		"signaljob": {signalJobOnce},
