@@ -2,12 +2,16 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
@@ -71,6 +75,38 @@ func TestCheckWhileWorkersEndJobs(t *testing.T) {
 		if st := b.status(id); st.Phase != queue.Active || st.InFlight != 1 {
 			b.Errorf("after the check: %+v", st)
 		}
+	}
+	b.sound()
+}
+
+// TestUploadThatExpired: a run of which a part has expired before it is accepted is refused, and
+// may be submitted again.
+func TestUploadThatExpired(t *testing.T) {
+	t.Parallel()
+	b, m := watched(t)
+	for _, gone := range []func(no int64){
+		func(no int64) { b.do("del", b.run(no, "xTargets")) },
+		func(no int64) { b.do("hdel", b.run(no, "xTargets"), 0) },
+	} {
+		r := queue.Run{ID: "r", Tenant: "ten", Payload: make([]byte, 2*inlineBytes)}
+		for i := range 100 {
+			r.Targets = append(r.Targets, queue.Target{Host: strconv.Itoa(i)})
+		}
+		var no int64
+		m.word, m.do = r.ID, func() {
+			no, _ = b.c.HGet(b.Context(), b.key("kMeta"), "run").Int64()
+			gone(no)
+		}
+		_, err := queue.SubmitOne(b.Context(), b.q, r)
+		m.do = nil
+		if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "may be submitted again") {
+			b.Errorf("a run whose upload expired: %v", err)
+		}
+		b.has("0", "exists", b.run(no, ""), b.run(no, "xTargets"), b.run(no, "xPayload"), b.key("kIDs"), b.key("kTenants"))
+	}
+	b.submit("r", 100, func(r *queue.Run) { r.Payload = make([]byte, 2*inlineBytes) })
+	if n := len(b.lease(b.open(), 100)); n != 100 {
+		b.Errorf("%d jobs were leased", n)
 	}
 	b.sound()
 }
