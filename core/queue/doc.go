@@ -139,11 +139,12 @@
 // cancelled job is that of Cancel or of the stop. A cursor that Poll did not give out, and most
 // below 1, are core.ErrInvalid.
 //
-// Order. Ranks take tags in units of TagUnit, but tags add up in finer steps, so that short jobs
-// count. A flow is ready while a job of it could be leased. It is not ready while it is paused, at
-// MaxInFlight, or all its jobs are blocked; when it is ready again its tag is max(tag, V). Tenants
-// have tags and V of their own, and no head start; equal ranks go by when the tenant's first run
-// was submitted. A tenant whose runs are all complete may be forgotten.
+// Order. Ranks take tags in units of TagUnit, above 2^31 of them in steps of at most a 2^26th, but
+// tags add up in finer steps, so that short jobs count. A flow is ready while a job of it could be
+// leased. It is not ready while it is paused, at MaxInFlight, or all its jobs are blocked; when it
+// is ready again its tag is max(tag, V). Tenants have tags and V of their own, and no head start;
+// equal ranks go by when the tenant's first run was submitted. A tenant whose runs are all complete
+// may be forgotten.
 //
 // Submit takes up to MaxSubmit runs; more are core.ErrInvalid, each. Every run is accepted or
 // refused alone, in order, as if it had been submitted alone: of two with one id the second is the

@@ -10,6 +10,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
+const day = int64(24 * time.Hour / queue.TagUnit)
+
 func TestRank(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
@@ -24,7 +26,11 @@ func TestRank(t *testing.T) {
 		{"share is floored", 1, 1000, 5, 5},
 		{"no weight is 1", 1, 0, 0, 64 << 32},
 		{"head start ends at 0", 0, 1, -500, 0},
-		{"tag is clamped below a share", 0, 1, math.MaxInt64, 1<<32 - 1},
+		{"the last exact tag", 0, 1, 1<<31 - 1, 1<<31 - 1},
+		{"behind it each doubling has 2^26 places", 0, 1, 1 << 31, 1 << 31},
+		{"1000 days", 0, 1, 1000 * day, 1<<31 + 1<<27 + (1000*day-1<<33)>>7},
+		{"2000 days", 0, 1, 2000 * day, 1<<31 + 1<<27 + 1<<26 + (2000*day-1<<34)>>8},
+		{"any tag stays below a share", 0, 1, math.MaxInt64, 1<<32 - 1},
 		{"share is clamped", math.MaxInt32, 1, 0, (1<<20 - 1) << 32},
 	} {
 		if got := queue.Rank(tc.inFlight, tc.weight, tc.tag); got != tc.want {
@@ -33,12 +39,13 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// A rank survives a double, grows with in flight and with the tag, and no tag outweighs a share.
+// A rank survives a double, grows with in flight and with the tag, and no tag outweighs a share. No
+// tag is so large that flows behind it are alike.
 func TestRankProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inFlight := rapid.IntRange(0, 1_000_000).Draw(t, "in flight")
 		weight := rapid.IntRange(1, queue.MaxWeight).Draw(t, "weight")
-		tag := rapid.Int64Range(-1<<40, 1<<40).Draw(t, "tag")
+		tag := rapid.Int64Range(-1<<40, 1<<rapid.IntRange(1, 62).Draw(t, "bits")).Draw(t, "tag")
 		r := queue.Rank(inFlight, weight, tag)
 		if r < 0 || r >= 1<<53 || int64(float64(r)) != r {
 			t.Fatalf("rank %d is not exact in a double", r)
@@ -46,7 +53,10 @@ func TestRankProperties(t *testing.T) {
 		if queue.Rank(inFlight+1, weight, tag) < r || queue.Rank(inFlight, weight, tag+1) < r {
 			t.Fatal("rank shrinks")
 		}
-		if more := inFlight + (weight+63)/64; 64*more/weight < 1<<20-1 && queue.Rank(more, weight, -1<<40) <= queue.Rank(inFlight, weight, 1<<40) {
+		if tag >= 0 && queue.Rank(inFlight, weight, tag+tag>>26+1) <= r {
+			t.Fatal("a tag that is larger by a 2^26th has the same rank")
+		}
+		if more := inFlight + (weight+63)/64; 64*more/weight < 1<<20-1 && queue.Rank(more, weight, -1<<40) <= queue.Rank(inFlight, weight, math.MaxInt64) {
 			t.Fatal("a tag outweighs a share")
 		}
 	})

@@ -52,7 +52,7 @@ type Queue struct {
 	runs      map[string]*run
 	tenants   map[string]*tenant
 	ready     heap[*tenant] // tenants with a ready flow
-	v         time.Duration // tag of the last dispatched tenant
+	v         int64         // tag of the last dispatched tenant
 	timed     heap[*run]    // runs with something timed, by when it is due
 	hosts     locks
 	haGroups  locks

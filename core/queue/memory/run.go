@@ -15,8 +15,8 @@ type tenant struct {
 	open     int // runs that are not complete
 	known    int // runs that are not forgotten
 	inFlight int
-	tag      time.Duration // served worker time by weight, raised when idle
-	v        time.Duration // tag of its last dispatched flow
+	tag      int64 // µs of served worker time by weight, raised when idle
+	v        int64 // tag of its last dispatched flow
 	rank     int64
 	flows    heap[*run] // ready ones
 	place    int        // in Queue.ready; -1 when no flow is ready
@@ -66,8 +66,8 @@ type run struct {
 	offered int // jobs in ready that a lock's place is kept for
 	count   struct{ blocked, leased, waiting, suspended int }
 
-	started bool // was ready before
-	tag     time.Duration
+	started bool  // was ready before
+	tag     int64 // µs of served worker time by weight: a time.Duration ends after 292 years of that
 	rank    int64
 	place   int // in tenant.flows; -1 when not ready
 
@@ -240,7 +240,7 @@ func (q *Queue) sync(r *run) {
 			r.tag = max(r.tag, t.v)
 		} else {
 			r.started = true
-			r.tag = t.v - time.Duration(queue.HeadStart(r.submitted.Priority))*queue.TagUnit
+			r.tag = t.v - queue.HeadStart(r.submitted.Priority)*tagUnit
 		}
 		r.rerank()
 		t.flows.push(r)
@@ -269,13 +269,15 @@ func (q *Queue) syncTenant(t *tenant) {
 	}
 }
 
+const tagUnit = int64(queue.TagUnit / time.Microsecond)
+
 func (r *run) rerank() int64 {
-	r.rank = queue.Rank(r.count.leased, r.weight, int64(r.tag/queue.TagUnit))
+	r.rank = queue.Rank(r.count.leased, r.weight, r.tag/tagUnit)
 	return r.rank
 }
 
 func (t *tenant) rerank() int64 {
-	t.rank = queue.Rank(t.inFlight, t.weight, int64(t.tag/queue.TagUnit))
+	t.rank = queue.Rank(t.inFlight, t.weight, t.tag/tagUnit)
 	return t.rank
 }
 

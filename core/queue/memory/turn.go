@@ -140,8 +140,8 @@ func (q *Queue) drop(j *job, now time.Time) {
 	j.session.remove(j)
 	took := max(now.Sub(j.leasedAt), 0)
 	r.served += took
-	r.tag += took / time.Duration(r.weight)
-	r.tenant.tag += took / time.Duration(r.tenant.weight)
+	r.tag += took.Microseconds() / int64(r.weight)
+	r.tenant.tag += took.Microseconds() / int64(r.tenant.weight)
 	r.tenant.inFlight--
 	q.inFlight--
 }

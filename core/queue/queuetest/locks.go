@@ -19,6 +19,7 @@ var lockTests = []test{
 	{name: "PausedWaiterBarsNobody", run: pausedWaiter},
 	{name: "CancelledWaiterBarsNobody", run: cancelledWaiter},
 	{name: "CappedWaiterBarsNobody", run: cappedWaiter},
+	{name: "AllKeptLocksAreGivenBack", run: keptGivenBack},
 	{name: "SameHostTwiceInARun", run: sameHostTwice},
 	{name: "LeasedLosesItsPlace", run: leasedLosesPlace},
 }
@@ -215,6 +216,27 @@ func cappedWaiter(f *fixture) {
 	f.none(s, "held")
 	f.ack(s, done(held, core.Changed))
 	eq(f, "next: the capped run could not lease", f.one(s).Job.Run, "second")
+}
+
+// keptGivenBack: a run that cannot lease any more gives back every lock that is kept for it.
+func keptGivenBack(f *fixture) {
+	const n = 150
+	hosts := make([]string, n)
+	for i := range hosts {
+		hosts[i] = fmt.Sprint("h", i)
+	}
+	s := f.open("n")
+	f.submit(on("holder", hosts...))
+	held := f.lease(s, n)
+	eq(f, "leases", len(held), n)
+	f.submit(on("first", hosts...))
+	f.none(s, "all hosts are held")
+	eq(f, "blocked", f.status("first").Blocked, n)
+	f.ack(s, allDone(held, core.Changed)...)
+	yes := true
+	f.must(queue.AdjustOne(f.ctx, f.q, "first", queue.Adjust{Paused: &yes}))
+	f.submit(on("second", hosts...))
+	eq(f, "leases of a run behind a paused one", len(f.lease(s, n)), n)
 }
 
 func sameHostTwice(f *fixture) {

@@ -49,8 +49,10 @@ func (q *Queue) findings(ctx context.Context, s *script, run string, args []any)
 	if err != nil {
 		return nil, err
 	}
-	var list []queue.Finding
-	r := newReply(v)
+	return readFindings(newReply(v), s.Name, run)
+}
+
+func readFindings(r *reply, script, run string) (list []queue.Finding, _ error) {
 	for !r.empty() {
 		text := r.text()
 		if text == "!" {
@@ -59,43 +61,64 @@ func (q *Queue) findings(ctx context.Context, s *script, run string, args []any)
 		what, repaired := strings.CutPrefix(text, "+")
 		list = append(list, queue.Finding{What: what, Run: run, Repaired: repaired})
 	}
-	return list, r.end(s.Name)
+	return list, r.end(script)
 }
 
+// checkReads is how often checkRun reads what workers added to the log of a run meanwhile.
+const checkReads = 16
+
+// checkRun compares a run with its log. A run that is too busy for that has no findings: the next
+// check judges it.
 func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool, sessions []any) ([]queue.Finding, error) {
-	args := append([]any{flag(repair), run}, sessions...)
-	v, err := q.eval(ctx, q.scripts.tidy, args...)
-	if err != nil {
-		return nil, err
+	first := append([]any{flag(repair), run}, sessions...)
+	args, from := first, "-"
+	var ended []bool
+	for range checkReads {
+		v, err := q.eval(ctx, q.scripts.tidy, args...)
+		if err != nil {
+			return nil, err
+		}
+		r := newReply(v)
+		if !r.is("LOG") {
+			return readFindings(r, q.scripts.tidy.Name, run)
+		}
+		r.next()
+		last, total, small, upto := r.text(), r.int(), r.text(), r.text()
+		if err := r.end(q.scripts.tidy.Name); err != nil {
+			return nil, err
+		}
+		if ended == nil {
+			ended = make([]bool, total)
+		}
+		if last == "" {
+			err = markEnded(ended, entry{text: small})
+		} else {
+			err = q.endedJobs(ctx, no, from, last, ended)
+			from = "(" + last
+		}
+		if err != nil {
+			return nil, err
+		}
+		args = slices.Concat(first, []any{rangesOf(ended), upto})
 	}
-	r := newReply(v)
-	if r.text() != "LOG" {
-		return nil, nil // forgotten meanwhile
-	}
-	last, total, small := r.text(), r.int(), r.text()
-	ended := make([]bool, total)
-	if last == "" {
-		err = markEnded(ended, entry{text: small})
-	} else {
-		err = q.endedJobs(ctx, no, last, ended)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var ranges []byte
-	for i := 0; i < total; {
+	return nil, nil
+}
+
+// rangesOf returns the indexes of the jobs that ended, as tidy.lua reads them.
+func rangesOf(ended []bool) (ranges []byte) {
+	for i := 0; i < len(ended); {
 		if !ended[i] {
 			i++
 			continue
 		}
 		from := i
-		for i < total && ended[i] {
+		for i < len(ended) && ended[i] {
 			i++
 		}
 		ranges = binary.BigEndian.AppendUint32(ranges, uint32(from))
 		ranges = binary.BigEndian.AppendUint32(ranges, uint32(i))
 	}
-	return q.findings(ctx, q.scripts.tidy, run, append(args, ranges))
+	return ranges
 }
 
 // markEnded takes in what a part of a log says.
@@ -109,19 +132,19 @@ func markEnded(ended []bool, e entry) error {
 	return err
 }
 
-// endedJobs marks the jobs that were finished before, and the log up to the entry last.
-func (q *Queue) endedJobs(ctx context.Context, no int64, last string, ended []bool) error {
+// endedJobs marks the jobs that were finished before, and the log between two entries.
+func (q *Queue) endedJobs(ctx context.Context, no int64, from, last string, ended []bool) error {
 	finished, err := q.client.Get(ctx, q.keys.run(no, "xFinished")).Bytes()
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return translate(ctx, err, "check")
 	}
 	for ; len(finished) >= finishedBytes; finished = finished[finishedBytes:] {
-		from, count := int(binary.BigEndian.Uint32(finished)), int(binary.BigEndian.Uint32(finished[4:]))
-		for i := from; i < min(from+count, len(ended)); i++ {
+		first, count := int(binary.BigEndian.Uint32(finished)), int(binary.BigEndian.Uint32(finished[4:]))
+		for i := first; i < min(first+count, len(ended)); i++ {
 			ended[i] = true
 		}
 	}
-	for from := "-"; ; {
+	for {
 		page, err := q.client.XRangeN(ctx, q.keys.run(no, "xLog"), from, last, recordsPage).Result()
 		if err != nil {
 			return translate(ctx, err, "check")

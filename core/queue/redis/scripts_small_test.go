@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -118,6 +119,34 @@ func submitSpans(b bench) {
 	if own := b.ownKeys(); len(own) > 0 {
 		b.Errorf("small runs that were only leased and done have keys of their own: %v", own)
 	}
+}
+
+// submitPassesBounded: a turn passes over 1024 runs that are not ready any more, and the next one
+// continues behind them.
+func submitPassesBounded(b bench) {
+	var runs []queue.Run
+	for i := range 1500 {
+		runs = append(runs, one(fmt.Sprintf("r%04d", i)))
+	}
+	b.submitAll(runs[:750]...)
+	b.submitAll(runs[750:]...)
+	var pauses []queue.Adjust
+	for _, r := range runs[:1400] {
+		pauses = append(pauses, queue.Adjust{Run: r.ID, Paused: new(true)})
+	}
+	for page := range slices.Chunk(pauses, 700) {
+		b.must(errors.Join(b.q.Adjust(b.Context(), page...)...))
+	}
+	s := b.open()
+	if res := b.turn(s, 5); len(res.Leases) != 0 || !res.More {
+		b.Errorf("the first turn: %+v", res)
+	}
+	b.has(fmt.Sprintf("10%014d:%d", 1025, 1501), "zrange", b.ready(1), 0, -1)
+	b.sound()
+	if l := b.turn(s, 5).Leases; len(l) != 5 || l[0].Job.Run != "r1400" {
+		b.Errorf("the second turn leased %v", l)
+	}
+	b.sound()
 }
 
 // submitGrows: what happens to a job beside lease and outcome gives its run keys of its own, and

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
@@ -141,6 +142,57 @@ func turnLocks(b bench) {
 	b.sound()
 }
 
+// turnFairAfterYears: runs of a tenant that had years of worker time take turns like any others.
+func turnFairAfterYears(b bench) {
+	b.submit("old", 9)
+	s := b.open()
+	b.ack(s, b.lease(s, 9), nil)
+	b.do("hset", b.key("pTenant")+"1", "v", (1000 * 24 * time.Hour).Microseconds())
+	b.submit("a", 9)
+	b.submit("b", 9)
+	b.submit("c", 9)
+	order := ""
+	for range 9 {
+		l := b.lease(s, 1)
+		order += l[0].Job.Run
+		b.do("hincrby", b.key("kMeta"), "age", (10 * time.Minute).Microseconds())
+		b.ack(s, l, nil)
+	}
+	if order != "abcabcabc" {
+		b.Errorf("leased in the order %s, expected each run in its turn", order)
+	}
+	b.sound()
+}
+
+// TestRankOfScripts: the scripts rank as queue.Rank does.
+func TestRankOfScripts(t *testing.T) {
+	t.Parallel()
+	q, err := New(servers.StartRedis(t).User(t), Options{SessionTTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bench{t, q, nil}.must(q.takeOver(t.Context()))
+	names := luaNames(time.Hour)
+	var text [2]string
+	for i, name := range []string{"head", "base"} {
+		if text[i], err = luaFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base := split(text[1], names)
+	writeOut(base, names)
+	rank := redisconn.NewScript("rank", assemble(text[0], "return format('%d', rank(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])))\n", names, base))
+	rapid.Check(t, func(rt *rapid.T) {
+		inFlight := rapid.IntRange(0, 1_000_000).Draw(rt, "in flight")
+		weight := rapid.IntRange(1, queue.MaxWeight).Draw(rt, "weight")
+		tag := rapid.Int64Range(-1<<20, 1<<rapid.IntRange(1, 39).Draw(rt, "bits")).Draw(rt, "tag")
+		got, err := q.eval(context.Background(), rank, inFlight, weight, tag*queue.TagUnit.Microseconds()+rapid.Int64Range(0, 9999).Draw(rt, "µs"))
+		if want := strconv.FormatInt(queue.Rank(inFlight, weight, tag), 10); err != nil || got != want {
+			rt.Fatalf("rank(%d, %d, %d) is %v, %v, expected %s", inFlight, weight, tag, got, err, want)
+		}
+	})
+}
+
 func poolMends(b bench) {
 	s := b.open()
 	b.submit("r", 3)
@@ -159,6 +211,19 @@ func poolMends(b bench) {
 	b.has("0", "hexists", b.key("kLocks"), "h\x05ghost")
 	b.has("1", "hget", b.key("pTenant")+"1", "i")
 	b.has("1", "hget", b.key("kMeta"), "run")
+	b.sound()
+}
+
+// poolFindsNewRuns: a run that is submitted while Check reads which runs there are is not taken for
+// one whose record is gone.
+func poolFindsNewRuns(b bench) {
+	old := b.submit("old", 3)
+	b.submit("small", 3)
+	b.submit("large", 9)
+	b.returns(b.q.scripts.pool, "[]", 1, 0, old)
+	if st := b.status("large"); st.Pending != 9 {
+		b.Errorf("after the repair: %+v", st)
+	}
 	b.sound()
 }
 

@@ -71,18 +71,21 @@ func (q *Queue) submitLarge(ctx context.Context, r *queue.Run, p *packed) (bool,
 		return false, fmt.Errorf("submit run %q: %w", r.ID, err)
 	}
 	answer := newReply(v)
-	conflict := answer.is("CONFLICT")
+	conflict, gone := answer.is("CONFLICT"), answer.is("GONE")
 	created, accepted := false, int64(0)
-	if !conflict {
+	if !conflict && !gone {
 		created, accepted = answer.int() == 1, answer.int64()
 	}
 	if no != 0 && accepted != no {
-		if err := q.unlink(ctx, no); err != nil { // a second submit of the same run: its upload is not needed
+		if err := q.unlink(ctx, no); err != nil { // a second submit of the same run, or a part has expired: its upload is not needed
 			return created, fmt.Errorf("submit run %q: %w", r.ID, err)
 		}
 	}
 	if conflict {
 		return false, errOther(r.ID)
+	}
+	if gone {
+		return false, fmt.Errorf("submit run %q: %w: its upload expired after %v, before the queue accepted it; nothing was changed, and the run may be submitted again", r.ID, core.ErrUnavailable, abandonAfter)
 	}
 	return created, answer.end("accept")
 }

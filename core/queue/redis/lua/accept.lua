@@ -6,7 +6,7 @@
 -- ARGV: id, digest, no, tenant, tenant weight, packed config (struct, see config() in submit.go), n
 -- ranges due at once flat (from, to, …), m segments flat (due µs, from, to, …), j chunks, payload,
 -- finished ranges (see xFinished), large data flat (index, bytes, …) to the end.
--- Returns: {created 1 | 0, run number}; {'CONFLICT'}.
+-- Returns: {created 1 | 0, run number}; {'CONFLICT'}; {'GONE'} if the upload has expired.
 -- Bounds: what ARGV holds; submit.go sends at most 64 KiB inline.
 
 local id, digest, no = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -21,15 +21,16 @@ end
 if no == 0 then no = call('HINCRBY', kMeta, 'run', 1) end
 local k = pRun .. no
 
-local t = tenantof(ARGV[4])
-local tno = t.no
-t.weight, t.weighed = tonumber(ARGV[5]), true
-call('SADD', t.k .. xRuns, no)
-
 local total, limit, settledjobs, lost
 do -- a script has 200 local variables at most
   local weight, prio, all, most, maxif, pergroup, stopafter, stopunreach, disruptive, hold, maxcrash, bint, bmax, bjit,
     chunksize, keep, late, paused, o1, o2, o3, o4, o5, o6, o7, o8, first = sunpack('>I4i4I4I4I4I4I4I4BBI4I7I7dI4I7I4BI4I4I4I4I4I4I4I4I4', ARGV[6])
+  -- The targets are the first key of an upload: if they have not expired, none of its keys has.
+  if ARGV[3] ~= '0' and call('HLEN', k .. xTargets) ~= math.ceil(all / chunksize) then return { 'GONE' } end
+  local t = tenantof(ARGV[4])
+  local tno = t.no
+  t.weight, t.weighed = tonumber(ARGV[5]), true
+  call('SADD', t.k .. xRuns, no)
   call('HSET', k, 'd', digest, 'r', '', 'l', late,
     'c', pack(id, tno, prio, all, maxif, pergroup, stopafter, stopunreach, disruptive == 1, hold == 1, maxcrash, bint,
       bmax, bjit, chunksize, keep, format('%02d%014d', 10 - prio, no), no .. '/'),

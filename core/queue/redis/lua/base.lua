@@ -9,6 +9,7 @@
 local ACTIVE, PAUSED, STOPPED, CANCELLED, FINISHED = 0, 1, 2, 3, 4
 local FAILED, UNREACHABLE, LOST, CANCEL = 5, 6, 7, 8 -- outcome codes: 1 + position in core.Outcomes()
 local SHIFT, TAGUNIT, MAXSHARE = 4294967296, 10000, 1048575 -- queue.Rank; the clock counts µs
+local EXACT, OCTAVE = 2147483648, 67108864 -- tagPlace in rank.go
 local PAD = string.rep('-', 65) -- a value too long for a listpack: with it under '' a hash is never scanned
 local SHARED = 16 -- flag of a packed target, see pack.go
 local RUNS = 1e14 -- more than there are run and tenant numbers
@@ -73,8 +74,15 @@ local function rank(inf, weight, tag)
   share = share - share % 1
   if share > MAXSHARE then share = MAXSHARE end
   tag = tag / TAGUNIT
-  if tag < 0 then tag = 0 elseif tag >= SHIFT then tag = SHIFT - 1 end
-  return share * SHIFT + (tag - tag % 1)
+  tag = tag - tag % 1
+  if tag < 0 then
+    tag = 0
+  elseif tag >= EXACT then
+    local m, e = math.frexp(tag)
+    m = (2 * m - 1) * OCTAVE
+    tag = EXACT + (e - 32) * OCTAVE + (m - m % 1)
+  end
+  return share * SHIFT + tag
 end
 
 local function run(no)

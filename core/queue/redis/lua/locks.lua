@@ -3,7 +3,7 @@
 -- kLocks: name -> RUN/INDEX that holds it, or for whom it is kept. A run's places are members of
 -- its own lexical set. kWait is lexical too: lock name, order (6 bytes), run (5), index (4); the
 -- first that can lease is the heir. Bounds: handoff looks at most at 1024 waiters, each of which it
--- takes off; strip at 64 jobs.
+-- takes off; strip at 4096 jobs.
 
 local function hostlock(host) return 'h' .. char(#host) .. host end
 local function halock(ha) return 'g' .. char(#ha) .. ha end
@@ -126,10 +126,13 @@ end
 
 -- strip: f cannot lease any more, so the locks kept for its jobs go to the next ones.
 function strip(f)
-  local h = call('HRANDFIELD', f.k .. xHeirs, 64, 'WITHVALUES')
-  for i = 1, #h, 2 do
-    call('HDEL', f.k .. xHeirs, h[i])
-    call('HSET', f.k .. xOrder, h[i], h[i + 1])
-    drop(f, lockof(h[i + 1]), tonumber(h[i]))
+  for _ = 1, 64 do
+    local h = call('HRANDFIELD', f.k .. xHeirs, 64, 'WITHVALUES')
+    for i = 1, #h, 2 do
+      call('HDEL', f.k .. xHeirs, h[i])
+      call('HSET', f.k .. xOrder, h[i], h[i + 1])
+      drop(f, lockof(h[i + 1]), tonumber(h[i]))
+    end
+    if #h < 128 then return end
   end
 end

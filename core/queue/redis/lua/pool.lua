@@ -3,7 +3,7 @@
 -- Does: counters stay ahead of what they number; run ids without a record are forgotten; locks,
 -- tenant and session sets name only jobs that have a right to be there.
 -- ARGV: repair 1 | 0, n, n session ids that have a set of leases, then run numbers that have a
--- record, ascending.
+-- record. Runs that were submitted after check.go read those are found by their ids.
 -- Returns: findings as tidy.lua does.
 local repair, out = ARGV[1] == '1', {}
 local function found(text, mend)
@@ -34,15 +34,19 @@ for key, l in pairs(all) do
     found('a session held a job of a run that is no more', function() call('HDEL', l.s.k, key) end)
   end
 end
-for i = 3 + nsids, #ARGV do
-  local n = tonumber(ARGV[i])
+local ids, seen, nos = call('HGETALL', kIDs), {}, {}
+for i = 3 + nsids, #ARGV do seen[tonumber(ARGV[i])] = true end
+for i = 2, #ids, 2 do seen[tonumber(ids[i])] = true end
+for n in pairs(seen) do nos[#nos + 1] = n end
+table.sort(nos)
+for _, n in ipairs(nos) do
+  local f, s = run(n), n .. ''
   highest = n
-  local f = run(n)
   if f then
     known[f.id] = true
     tenantno = max(tenantno, f.tno)
-    if call('HGET', kIDs, f.id) ~= ARGV[i] and not (f.phase == CANCELLED and reasonof(f) == DROPPED) then
-      found('run ' .. f.id .. ' was not listed', function() call('HSET', kIDs, f.id, ARGV[i]) end)
+    if call('HGET', kIDs, f.id) ~= s and not (f.phase == CANCELLED and reasonof(f) == DROPPED) then
+      found('run ' .. f.id .. ' was not listed', function() call('HSET', kIDs, f.id, s) end)
     end
     if not call('HGET', f.t.k, 'n') then
       local name
@@ -84,7 +88,6 @@ for _, v in ipairs({ { 'run', highest }, { 'tenant', tenantno }, { 'seq', token 
     end)
   end
 end
-local ids = call('HGETALL', kIDs)
 for i = 1, #ids, 2 do
   if not known[ids[i]] then
     found('the record of run ' .. ids[i] .. ' is gone and cannot be mended: it is forgotten, submit it again', function()

@@ -5,10 +5,11 @@
 -- one place; places in the ready, due, sweep and done sets follow from the run's record. A small
 -- run that is to be mended becomes one like any other first.
 -- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that
--- ended (before, and from the log, read by check.go up to the entry that the first call
--- returned), as ascending ranges of 8 bytes (from, to); absent on the first call.
--- Returns: first call: {'LOG', last entry id, total, ''}, of a small run {'LOG', '', total, its
--- records}; then findings as texts, a '+' in front of each that is repaired.
+-- ended (before, and from the log, read by check.go), as ascending ranges of 8 bytes (from, to),
+-- and how far the log was read; both absent on the first call.
+-- Returns: {'LOG', last entry id, total, '', how far that is}, of a small run {'LOG', '', total,
+-- its records, how far}, where the log was not read that far: workers may end jobs meanwhile. Else
+-- findings as texts, a '+' in front of each that is repaired.
 local repair, id = ARGV[1] == '1', ARGV[2]
 local no = call('HGET', kIDs, id)
 local f = no and run(tonumber(no))
@@ -17,10 +18,10 @@ local k = f.k
 local o, recorded = outcomes(f), 0
 for i = 1, 8 do recorded = recorded + o[i] end
 local nsids = tonumber(ARGV[3])
-if #ARGV == 3 + nsids then
-  if f.small then return { 'LOG', '', f.total, f.log } end
-  local last = call('XREVRANGE', k .. xLog, '+', '-', 'COUNT', 1)[1]
-  return { 'LOG', last and last[1] or '0-0', f.total, '' }
+do -- a job that ended behind what was read would look like one that was lost
+  local last = not f.small and call('XREVRANGE', k .. xLog, '+', '-', 'COUNT', 1)[1]
+  local upto = f.small and #f.log .. '' or last and last[1] or '0-0'
+  if ARGV[5 + nsids] ~= upto then return { 'LOG', f.small and '' or upto, f.total, f.small and f.log or '', upto } end
 end
 
 local out = {}

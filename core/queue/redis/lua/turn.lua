@@ -11,7 +11,8 @@
 --   the run id, index, host, attempt, …), first token, extras flat (lease from 1, data, state, why
 --   its run has ended or '', …), stale ack numbers, jobs to stop flat (id, index, …), 1 when leases
 --   may be forgotten.
--- Bounds: 256 acks, 256 leases, want + 64 jobs that meet a lock.
+-- Bounds: 256 acks, 256 leases, want + 64 jobs that meet a lock, 1024 runs of spans that are not
+--   ready any more.
 
 local sid, want, ttl, seen = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local live = alive(sid)
@@ -300,10 +301,12 @@ local function spanload(span)
   span.loaded, span.size = last + 1, span.size * 2
 end
 
+local passes = 1024 -- runs of spans that this turn may still pass over
+
 -- spanhead moves a span to its next run that is ready. It returns that, or what spanload has of it;
--- nil where there is none left.
+-- nil where there is none left, or none that this turn may still pass to.
 local function spanhead(span)
-  while span.a < span.b do
+  while span.a < span.b and passes > 0 do
     if span.a >= span.loaded then spanload(span) end
     local f, x = R[span.a], span.runs[span.a]
     if f == nil and x then
@@ -311,7 +314,7 @@ local function spanhead(span)
       return smallrun(span.a, x[2])
     end
     if f and f.spanned then return f end
-    span.a = span.a + 1
+    span.a, passes = span.a + 1, passes - 1
   end
 end
 
@@ -482,13 +485,13 @@ end
 local function takespan(t, span)
   local from = span.a
   local f, x = spanhead(span)
-  if span.a > from and span.a < span.b then -- it passed over runs: one of another span, or of none, may come first now
-    span.ord = span.ord - span.ord % RUNS + span.a
-    return replace(t.level.h, span, true)
-  end
   if not span.cut then
     span.cut, t.spent = true, t.spent or {}
     t.spent[#t.spent + 1] = span
+  end
+  if span.a > from and span.a < span.b then -- it passed over runs: one of another span, or of none, may come first now
+    span.ord = span.ord - span.ord % RUNS + span.a
+    return replace(t.level.h, span, true)
   end
   if f or x then
     span.a = span.a + 1
@@ -511,7 +514,7 @@ if want > 0 then
     if f and f.ready and not f.spanned then onready(f) end
   end
   local steps = 2 * want + 64
-  while nleases < want and steps > 0 do
+  while nleases < want and steps > 0 and passes > 0 do
     local t = best(tenants)
     if not t then break end
     local f = best(flows(t))
