@@ -1,15 +1,33 @@
 package service
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/service/scale"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/queue"
 )
+
+// Requests under way end with the service, and the cause says that they may be asked again.
+func TestRequestsEndWithTheService(t *testing.T) {
+	t.Parallel()
+	stop, end := context.WithCancel(t.Context())
+	ctx := requests(stop)
+	if ctx.Err() != nil {
+		t.Error("requests end before the service")
+	}
+	end()
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, core.ErrUnavailable) || !strings.Contains(core.ErrorText(cause), "the server stops") {
+		t.Errorf("cause %v", cause)
+	}
+}
 
 // Workers that scaling drained are known until the order is forgotten, also those that are away.
 func TestScalingKnowsWhatItDrained(t *testing.T) {
