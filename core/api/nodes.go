@@ -76,6 +76,7 @@ type Worker struct {
 	Memory      float64   `json:"memory"`
 	Started     time.Time `json:"started"`
 	Reported    time.Time `json:"reported"`
+	DrainedBy   string    `json:"-"` // who ordered a drain that still holds; for the server itself
 }
 
 // Queue is the state of the whole queue.

@@ -211,6 +211,9 @@ func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 	if err != nil {
 		return Current{}, err
 	}
+	c.mu.Lock()
+	c.none = version == 0
+	c.mu.Unlock()
 	now := c.Current()
 	if version == now.Version {
 		return now, nil

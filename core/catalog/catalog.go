@@ -142,6 +142,7 @@ type Catalog struct {
 
 	mu       sync.Mutex
 	current  *Current // never nil
+	none     bool     // the ledger had no definitions when it was last read
 	given    givenState
 	sources  []knownSource // as cfg.Sources
 	rejected *Rejected
@@ -223,6 +224,14 @@ func (c *Catalog) Run(ctx context.Context) error {
 
 // Set is the newest valid definitions that this server could read; nil before the first.
 func (c *Catalog) Set() *definitions.Set { return c.Current().Set }
+
+// None reports whether the ledger had no definitions when it was last read. It is false until this
+// server has read the ledger.
+func (c *Catalog) None() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.none
+}
 
 // Windows returns the window calendar of Set, and the name under which workers find it. Before the
 // first definitions the calendar is nil, and nothing can be launched.

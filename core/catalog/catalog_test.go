@@ -21,6 +21,30 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
+// A server takes it that there are no definitions only after it has read the ledger.
+func TestNoneIsReadFromTheLedger(t *testing.T) {
+	fake(t, func(l *lab) {
+		unread := ledger.Document{Kind: "approvals", Name: "windows", Data: []byte("[")}
+		was, err := l.ledger.PutDocument(t.Context(), ledger.AllTenants(), "", unread, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, stop := l.server("a", nil)
+		defer stop()
+		<-time.After(10 * time.Second)
+		if c.None() || c.Set() != nil {
+			t.Error("a server that cannot read the ledger takes it that there are no definitions")
+		}
+		if err := l.ledger.DeleteDocument(t.Context(), ledger.AllTenants(), "", unread.Kind, "", unread.Name, was.Version); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(10 * time.Second)
+		if !c.None() {
+			t.Error("a server that has read the ledger does not know that there are no definitions")
+		}
+	})
+}
+
 func TestApply(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)

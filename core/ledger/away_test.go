@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -153,5 +154,18 @@ func TestPostgresPlansEachTime(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	if err := l.Raw(t.Context(), `DO $$ BEGIN IF current_setting('plan_cache_mode') <> 'force_custom_plan' THEN RAISE 'plans are kept'; END IF; END $$`); err != nil {
 		t.Error(err)
+	}
+}
+
+// A commit after the end of its context was cancelled; without that end its result is unknown.
+func TestCommitAfterTheEndOfItsContext(t *testing.T) {
+	t.Parallel()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := ledger.TranslateCommit(ended, "x", sql.ErrTxDone); !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrUnknown) {
+		t.Errorf("got %v, expected that it was cancelled", err)
+	}
+	if err := ledger.TranslateCommit(t.Context(), "x", sql.ErrTxDone); !errors.Is(err, core.ErrUnknown) {
+		t.Errorf("got %v, expected that nobody knows", err)
 	}
 }

@@ -36,8 +36,11 @@ func translate(what string, err error) error {
 func translateCommit(ctx context.Context, what string, err error) error {
 	var refused *pgconn.PgError
 	var lite *sqlite.Error
-	if errors.As(err, &refused) || errors.As(err, &lite) || errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
+	if errors.As(err, &refused) || errors.As(err, &lite) {
 		return translate(what, err) // an answer: it did not happen
+	}
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil { // it was rolled back when ctx ended
+		return translate(what, ctx.Err())
 	}
 	return fmt.Errorf("%s: %w: %w", what, core.ErrUnknown, err)
 }

@@ -41,6 +41,9 @@ func MigrateTo(ctx context.Context, url string, version int) error {
 // Translate is translate.
 var Translate = translate
 
+// TranslateCommit is translateCommit.
+var TranslateCommit = translateCommit
+
 // Connect opens a ledger without bringing its tables forward, as an earlier program would.
 func Connect(url string) (*Ledger, error) {
 	d, err := connect(url, 1)

@@ -198,14 +198,14 @@ func testPrune(t *testing.T, b *backend) {
 	}
 }
 
-// Objects that no row names go, once they are old enough; the negative control: a fresh one, whose
-// row may still come, stays.
+// Objects that no row names go, once they are old enough. One that is older than the ledger stays,
+// because it may be of another ledger; so does a fresh one, whose row may still come.
 func testSweep(t *testing.T, b *backend) {
 	l, dir := b.withBucket(t, b.fresh(t))
 	ctx := t.Context()
 	accept(t, l, newRun("r1", "", 2))
 	must[ledger.Output](t)(l.PutOutput(ctx, core.JobID{Run: "r1"}, "log", strings.NewReader(strings.Repeat("x", ledger.SmallOutput+1))))
-	for _, name := range []string{"output/1/0/00aa", "output/77/3/00bb", "output/note", "other/1/0/00cc"} {
+	for _, name := range []string{"output/1/0/00aa", "output/77/3/00bb", "output/note", "other/1/0/00cc", "output/1/0/00dd"} {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -213,8 +213,12 @@ func testSweep(t *testing.T, b *backend) {
 			t.Fatal(err)
 		}
 	}
+	former := time.Now().AddDate(-1, 0, 0)
+	if err := os.Chtimes(filepath.Join(dir, "output/1/0/00dd"), former, former); err != nil {
+		t.Fatal(err)
+	}
 	soon, long := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
-	if s := must[ledger.Swept](t)(l.Sweep(ctx, long, true, nil)); s.Orphans != 0 || s.Looked != 4 || files(t, dir) != 5 {
+	if s := must[ledger.Swept](t)(l.Sweep(ctx, long, true, nil)); s.Orphans != 0 || s.Looked != 5 || files(t, dir) != 6 {
 		t.Errorf("fresh ones: %+v, %d objects left", s, files(t, dir))
 	}
 	for _, remove := range []bool{false, true} {
@@ -222,8 +226,8 @@ func testSweep(t *testing.T, b *backend) {
 			t.Errorf("%+v, expected 2 of 22 bytes", s)
 		}
 	}
-	if n := files(t, dir); n != 3 {
-		t.Errorf("%d objects left, expected that of the run and two that are not ours", n)
+	if n := files(t, dir); n != 4 {
+		t.Errorf("%d objects left, expected that of the run, that of a former ledger and two that are not ours", n)
 	}
 	if rc, _, err := l.OpenOutput(ctx, ledger.AllTenants(), core.JobID{Run: "r1"}, "log", 0, -1); err != nil {
 		t.Error(err)

@@ -22,12 +22,17 @@ type Swept struct {
 
 // Sweep checks the objects of the bucket for those that no row names and that were written before a
 // time: a process died between the object and the row. With remove they go. An object comes before
-// its row, so before has to lie further back than any write takes. pause, which may be nil, is
+// its row, so before has to lie further back than any write takes. Objects from before this ledger
+// was made stay: they may be of another ledger, which may come back. pause, which may be nil, is
 // called between every few hundred. A ledger without a bucket has none.
 func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause func(context.Context) error) (s Swept, err error) {
 	const rest = 200
 	if l.bucket == nil {
 		return s, nil
+	}
+	own, err := l.made(ctx)
+	if err != nil {
+		return s, err
 	}
 	for it := l.bucket.List(&blob.ListOptions{Prefix: outputPrefix}); ; {
 		o, err := it.Next(ctx)
@@ -42,7 +47,7 @@ func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause
 				return s, err
 			}
 		}
-		if !o.ModTime.Before(before) {
+		if !o.ModTime.Before(before) || o.ModTime.Before(own) {
 			continue
 		}
 		orphan, err := l.orphan(ctx, o.Key)
@@ -61,6 +66,13 @@ func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause
 			return s, err
 		}
 	}
+}
+
+// made returns when this ledger's tables were made, less what clocks may differ.
+func (l *Ledger) made(ctx context.Context) (time.Time, error) {
+	var at int64
+	err := l.db.row(ctx, `SELECT coalesce(min(applied), 0) FROM migrations WHERE version > 0`).Scan(&at)
+	return fromMicros(at).Add(-time.Minute), translate("read when the ledger was made", err)
 }
 
 // orphan reports whether no row names an object. An object whose key is not of our form is none.

@@ -169,6 +169,10 @@ func (p *Provider) bound(nonce, salt, asked string) error {
 	return nil
 }
 
+// keysAway begins go-oidc's error if the provider's keys cannot be fetched. The error wraps
+// nothing; behind another beginning the text may be the token's.
+const keysAway = "failed to verify signature: fetching keys "
+
 // Verify returns the person of an ID token, which must have the nonce of this server and the salt.
 // asked is the Host of the request.
 //
@@ -185,6 +189,9 @@ func (p *Provider) Verify(ctx context.Context, idToken, salt, asked string) (Per
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.cfg.HTTP), askTime)
 	defer cancel()
 	token, err := found.Verifier(&oidc.Config{ClientID: p.cfg.ClientID, Now: p.cfg.Now}).Verify(ctx, idToken)
+	if err != nil && strings.HasPrefix(err.Error(), keysAway) {
+		return Person{}, fmt.Errorf("the OpenID provider %s: %w: %w", p.cfg.Issuer, core.ErrUnavailable, err)
+	}
 	if err != nil {
 		return Person{}, fmt.Errorf("the ID token is not valid: %w: %w", core.ErrInvalid, err)
 	}

@@ -3,9 +3,11 @@ package login_test
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,6 +187,39 @@ func TestProviderIsAskedWhenSomebodyComes(t *testing.T) {
 	if a, b := p.Asked("/.well-known/openid-configuration"), p.Asked("/keys"); a != 1 || b != 1 {
 		t.Errorf("asked %d and %d times, expected once each", a, b)
 	}
+}
+
+// A provider whose keys cannot be fetched is away: nobody forged anything. The control is a token
+// that contains the words of that error.
+func TestKeysThatCannotBeFetched(t *testing.T) {
+	p, away := servers.StartOIDC(t), &keysAway{}
+	away.down.Store(true)
+	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: servers.OIDCClient, Session: time.Hour, Rules: rules(t, access), HTTP: &http.Client{Transport: away}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Nonce = login.Nonce(here, salt)
+	good := map[string]any{"sub": "1", "groups": "noc"}
+	if _, err := l.Verify(t.Context(), p.IDToken(good), salt, here); !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrInvalid) {
+		t.Errorf("got %v, expected that the provider is away", err)
+	}
+	away.down.Store(false)
+	if _, err := l.Verify(t.Context(), p.IDToken(good), salt, here); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Verify(t.Context(), p.IDToken(with(good, "aud", "failed to verify signature: fetching keys ")), salt, here); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("got %v, expected that the token is invalid", err)
+	}
+}
+
+// keysAway fails requests for keys while it is down.
+type keysAway struct{ down atomic.Bool }
+
+func (k *keysAway) RoundTrip(r *http.Request) (*http.Response, error) {
+	if k.down.Load() && r.URL.Path == "/keys" {
+		return nil, errors.New("no route to host")
+	}
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 func TestRulesSayWhereTheyAreWrong(t *testing.T) {

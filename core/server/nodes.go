@@ -54,6 +54,9 @@ func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.O
 	}
 	reported := err == nil && json.Unmarshal(data, &o) == nil
 	w.Name = name
+	if o.Draining {
+		w.DrainedBy = o.By
+	}
 	switch {
 	case !alive:
 		w.State = api.WorkerAway

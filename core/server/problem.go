@@ -54,6 +54,16 @@ func (s *Server) problem(r route, err error) error {
 	return huma.NewError(http.StatusInternalServerError, faultText)
 }
 
+// orStops returns why the server ended a request, if it did: a client may ask again. An error whose
+// effect is unknown stays.
+func orStops(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if errors.Is(err, context.Canceled) && errors.Is(cause, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown) {
+		return cause
+	}
+	return err
+}
+
 // maxEcho bounds what a problem repeats of what was sent, in bytes.
 const maxEcho = 200
 

@@ -1,11 +1,15 @@
 package server
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -74,6 +78,39 @@ func TestSchedulesThatTriggerOnce(t *testing.T) {
 	n.At = time.Now().Add(-time.Hour).Truncate(time.Second)
 	if a := b.ask(op, "PUT", "/v1/schedules/x", n); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, "is in the past") {
 		t.Errorf("in the past: %d %s", a.status, a.body)
+	}
+}
+
+// A request that the server ends may be asked again; one that its client ended, or whose effect is
+// unknown, is as before.
+func TestRequestsThatTheServerEnds(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	stops := fmt.Errorf("the server stops: %w", core.ErrUnavailable)
+	for i, c := range []struct {
+		cause, err error
+		status     int
+		detail     string
+	}{
+		{stops, context.Canceled, http.StatusServiceUnavailable, "the server stops"},
+		{stops, fmt.Errorf("commit: %w: %w", core.ErrUnknown, context.Canceled), http.StatusServiceUnavailable, "commit"},
+		{stops, core.ErrNotFound, http.StatusNotFound, ""},
+		{context.Canceled, context.Canceled, 499, ""},
+	} {
+		ctx, end := context.WithCancelCause(t.Context())
+		r := route{id: fmt.Sprint("waits-", i), method: http.MethodGet, path: fmt.Sprint("/v1/waits-", i), role: Viewer}
+		handle(b.server, r, func(ctx context.Context, _ caller, _ *struct{}) (*body[api.Why], error) {
+			end(c.cause)
+			<-ctx.Done()
+			return nil, c.err
+		})
+		req := httptest.NewRequestWithContext(ctx, r.method, r.path, nil)
+		req.Header.Set("Authorization", "Bearer "+b.token("acme", Viewer))
+		w := httptest.NewRecorder()
+		b.server.ServeHTTP(w, req)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.detail) {
+			t.Errorf("%v: %d %s, expected %d %q", c.err, w.Code, w.Body, c.status, c.detail)
+		}
 	}
 }
 

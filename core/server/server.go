@@ -288,7 +288,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 		}
 		out, err := fn(ctx, callerOf(ctx), in)
 		if err != nil {
-			return nil, s.problem(r, err)
+			return nil, s.problem(r, orStops(ctx, err))
 		}
 		return out, nil
 	})

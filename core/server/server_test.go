@@ -123,6 +123,15 @@ func TestWorkersAreReportedAndShown(t *testing.T) {
 	if s := state(); s != api.WorkerDraining {
 		t.Error(s)
 	}
+	must(t, b.server.DrainWorker(t.Context(), "scaling", "w1", "fewer are needed"))
+	for _, who := range []string{"scaling", ""} {
+		known, err := b.server.Workers(t.Context())
+		must(t, err)
+		if len(known) != 1 || known[0].DrainedBy != who {
+			t.Errorf("%+v, expected one that was drained by %q", known, who)
+		}
+		want[any](t, b.ask(op, "POST", "/v1/workers/w1/uncordon", api.Why{}), http.StatusOK)
+	}
 	want[any](t, b.ask(op, "POST", "/v1/workers/nobody/drain", api.Why{}), http.StatusNotFound)
 	want[any](t, b.ask(op, "POST", "/v1/workers/..%2Fincarnation/drain", api.Why{}), http.StatusNotFound)
 	if q := want[api.Queue](t, b.ask(op, "GET", "/v1/queue", nil), http.StatusOK); q.Backend != "memory" || q.Away != "" {

@@ -272,8 +272,8 @@ func (a *authState) refused(e *endpoint, broken bool, err error) *Error {
 		why += " The server accepts " + strings.Join(a.allowed, ", ") + "."
 	}
 	for _, l := range a.locked {
-		if l.err != nil {
-			a.problems = append(a.problems, l.err.Error())
+		if err := l.failed(); err != nil {
+			a.problems = append(a.problems, err.Error())
 		}
 	}
 	if len(a.problems) > 0 {

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -103,6 +104,41 @@ func TestEncryptedKey(t *testing.T) {
 	err = with(nil).Probe(testContext(t), s.Host("web1"))
 	if !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), "encrypted") {
 		t.Errorf("no passphrase: got %v", err)
+	}
+}
+
+// A passphrase that could not be fetched is asked for again; one that does not fit is not.
+func TestPassphraseThatWasUnavailable(t *testing.T) {
+	t.Parallel()
+	file, public, _ := encryptedKey(t, "open sesame")
+	asked, answer, failed := 0, "open sesame", fmt.Errorf("the vault is sealed: %w", core.ErrUnavailable)
+	sign := func(k *Keys) error {
+		t.Helper()
+		id, err := k.load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signature, err := id.signer.Sign(rand.Reader, []byte("data"))
+		if err == nil {
+			err = public.Verify([]byte("data"), signature)
+		}
+		if (id.locked.failed() == nil) != (err == nil) {
+			t.Errorf("it reports %v, expected %v", id.locked.failed(), err)
+		}
+		return err
+	}
+	passphrase := func(string) ([]byte, error) { asked++; return []byte(answer), failed }
+	k := NewKeys(passphrase)
+	if err := sign(k); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("got %v, expected that it is unavailable", err)
+	}
+	failed = nil
+	if err := errors.Join(sign(k), sign(k)); err != nil || asked != 2 {
+		t.Errorf("got %v, asked %d times, expected 2", err, asked)
+	}
+	k, asked, answer = NewKeys(passphrase), 0, "close sesame"
+	if sign(k) == nil || sign(k) == nil || asked != 1 {
+		t.Errorf("asked %d times for a passphrase that does not fit, expected once", asked)
 	}
 }
 

@@ -33,8 +33,8 @@ type Keys struct {
 
 const maxKeyFile = 1 << 20
 
-// NewKeys makes one without a file. passphrase is called at most once for each encrypted file, when
-// a server wants its key; nil if there is no passphrase.
+// NewKeys makes one without a file. passphrase is called once for each encrypted file, when a
+// server wants its key; again after an error that wraps core.ErrUnavailable. nil if there is none.
 func NewKeys(passphrase func(file string) ([]byte, error)) *Keys {
 	return &Keys{passphrase: passphrase, loaded: map[string]func() (*identity, error){}}
 }
@@ -118,24 +118,35 @@ func (k *Keys) read(file string) (*identity, error) {
 	return id, nil
 }
 
-// lockedSigner is an encrypted key whose passphrase is asked for at its first
-// signature. Safe for concurrent use; asks once.
+// lockedSigner is an encrypted key whose passphrase is asked for at its first signature. Safe for
+// concurrent use; asks again only if the passphrase was unavailable.
 type lockedSigner struct {
 	file       string
 	text       []byte
 	public     ssh.PublicKey
 	passphrase func(file string) ([]byte, error)
 
-	once   sync.Once
+	mu     sync.Mutex
 	signer ssh.AlgorithmSigner
-	err    error // read after Sign returned
+	err    error // of the last try
 }
 
 func (s *lockedSigner) usable() bool { return s.passphrase != nil }
 
 func (s *lockedSigner) unlock() (ssh.AlgorithmSigner, error) {
-	s.once.Do(func() { s.signer, s.err = s.decrypt() })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.signer == nil && (s.err == nil || errors.Is(s.err, core.ErrUnavailable)) {
+		s.signer, s.err = s.decrypt()
+	}
 	return s.signer, s.err
+}
+
+// failed returns why the last try to decrypt the key failed; nil if there was none.
+func (s *lockedSigner) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
 
 func (s *lockedSigner) decrypt() (ssh.AlgorithmSigner, error) {

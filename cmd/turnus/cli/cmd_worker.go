@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -209,7 +210,7 @@ func (f *outputFlags) client() (*client.Client, error) {
 		return nil, nil
 	}
 	r := remote.Flags{Server: f.server, TokenFile: f.tokenFile, CAFile: f.caFile, CertFile: f.certFile, KeyFile: f.keyFile}
-	return r.Client(0)
+	return r.Client(time.Minute)
 }
 
 // drainingSteps explains the effect of the first signal on a worker.

@@ -57,6 +57,7 @@ func (c *Credentials) get(from *secrets.Credential) (*transport.Credential, erro
 		m = &madeCredential{from: from, watch: securefile.NewWatch(filesOf(from)...)}
 		m.cred, m.err = c.make(from)
 		if m.err != nil {
+			m.watch.Again() // the cause may end without a change of the files
 			m.err = fmt.Errorf("credential %q: %s: %w", from.Name, from.Place(), m.err)
 		}
 		c.made[from.Name] = m

@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +30,7 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -257,6 +262,45 @@ func TestOwnInventorySaysWhatToLogInWith(t *testing.T) {
 	if _, err := os.Stat(marker); err != nil || !strings.Contains(s.stolen(), "hunter2") {
 		t.Errorf("%s: %s; stolen %q, marker %v", r.Outcome, r.Reason, s.stolen(), err)
 	}
+}
+
+// A credential that could not be used is tried again, also if none of its files has changed.
+func TestCredentialIsTriedAgain(t *testing.T) {
+	passphrase := filepath.Join(t.TempDir(), "passphrase")
+	//nolint:staticcheck // the old format: its public key is encrypted too
+	block, err := x509.EncryptPEMBlock(rand.Reader, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(newRSAKey(t)), []byte("open sesame"), x509.PEMCipherAES256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := writeText(t, "id", string(pem.EncodeToMemory(block)), 0o600)
+	own := writeText(t, "own.yaml", "credentials: {default: {identity_file: "+key+", passphrase: {file: "+passphrase+"}, addresses: [127.0.0.1]}}\n", 0o600)
+	synctest.Test(t, func(t *testing.T) {
+		store, err := secrets.Open(secrets.Config{File: own})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		c := NewCredentials(store)
+		if _, err := c.of(core.Host{Name: "h"}); err == nil || !strings.Contains(err.Error(), "there is no file "+passphrase) {
+			t.Errorf("got %v, expected that there is no passphrase", err)
+		}
+		if err := os.WriteFile(passphrase, []byte("open sesame"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(securefile.MaxAge)
+		if cred, err := c.of(core.Host{Name: "h"}); err != nil || cred.Name != "default" {
+			t.Errorf("got %v, %v", cred, err)
+		}
+	})
+}
+
+func newRSAKey(t *testing.T) *rsa.PrivateKey {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
 
 // A node's own files may lie among those that playbooks send; what its flags and its credentials

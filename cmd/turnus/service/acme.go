@@ -50,7 +50,8 @@ func (f *acmeFlags) check(certFile string) error {
 	if certFile != "" {
 		return console.Invalid("--acme-name and --tls-cert both say where the certificate comes from: give one")
 	}
-	for _, name := range f.names {
+	for i, name := range f.names {
+		f.names[i] = strings.ToLower(name) // as autocert keeps it
 		if net.ParseIP(name) != nil || !strings.Contains(name, ".") || strings.ContainsAny(name, "/:* ") {
 			return console.Invalid("--acme-name %s: expected the full name of this server, as turnus.example.net", name)
 		}
@@ -110,7 +111,7 @@ func (s *service) tlsConfig() *tls.Config {
 // was not renewed in time, is reported.
 func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, err := s.acme.GetCertificate(hello)
-	if !slices.Contains(s.f.acme.names, hello.ServerName) || hello.Context().Err() != nil {
+	if !slices.Contains(s.f.acme.names, strings.ToLower(hello.ServerName)) || hello.Context().Err() != nil {
 		return cert, err
 	}
 	text := ""
@@ -131,9 +132,9 @@ func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate,
 }
 
 // overdue reports whether a certificate should have been renewed: autocert begins when a third of
-// its time is left.
+// its time is left, or 30 days if that is less.
 func overdue(c *x509.Certificate, now time.Time) bool {
-	return c.NotAfter.Sub(now) < c.NotAfter.Sub(c.NotBefore)/6
+	return c.NotAfter.Sub(now) < min(c.NotAfter.Sub(c.NotBefore)/6, 15*24*time.Hour)
 }
 
 // afterChallenge refuses requests over a connection that was opened as the check of a challenge by

@@ -56,6 +56,19 @@ func TestACMEOverdue(t *testing.T) {
 			t.Errorf("%v before its end: %v", left, got)
 		}
 	}
+	for left, want := range map[time.Duration]bool{29 * 24 * time.Hour: false, 14 * 24 * time.Hour: true} { // of a year: it is renewed 30 days before
+		c := &x509.Certificate{NotBefore: now.Add(left - 365*24*time.Hour), NotAfter: now.Add(left)}
+		if got := overdue(c, now); got != want {
+			t.Errorf("a year's, %v before its end: %v", left, got)
+		}
+	}
+}
+
+func TestACMENamesAreSmall(t *testing.T) {
+	f := acmeFlags{names: []string{"Turnus.Example.net"}, directory: "https://ca.example.net"}
+	if err := f.check(""); err != nil || f.names[0] != "turnus.example.net" {
+		t.Errorf("%v, %v", f.names, err)
+	}
 }
 
 // answering is a CA, and what it says next.

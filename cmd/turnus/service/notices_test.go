@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify"
+	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/core/secrets"
 )
@@ -54,6 +55,36 @@ func TestWhatAPersonShouldSeeToIsNews(t *testing.T) {
 	}
 	if n, _ := newsOfCatalog(catalog.Event{Kind: catalog.TriggerLaunched, Schedule: id}, nil); n.Kind != "" {
 		t.Error("a launch is nobody's trouble")
+	}
+}
+
+// A server that has not read the ledger may have definitions: it drops no notification.
+func TestNotificationsWaitForTheDefinitions(t *testing.T) {
+	t.Parallel()
+	l, err := ledger.Open(t.Context(), ledger.Memory, ledger.Options{Private: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	q := memory.New(memory.Options{})
+	defer q.Shutdown()
+	ctl, err := controller.New(controller.Config{Name: "s", Ledger: l, Queue: q, Board: q})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{}
+	if s.catalog, err = catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl}); err != nil {
+		t.Fatal(err)
+	}
+	if !s.view().Wait {
+		t.Error("notifications do not wait before the ledger was read")
+	}
+	docs := []definitions.Document{{Path: "turnus.yaml", Data: []byte("playbooks: []\ninventory: []\n")}}
+	if _, err := s.catalog.Apply(t.Context(), "ann", docs, definitions.Revision{}, 5); !errors.Is(err, core.ErrConflict) { // it reads the ledger
+		t.Fatal(err)
+	}
+	if s.view().Wait {
+		t.Error("notifications wait although the ledger has no definitions")
 	}
 }
 

@@ -138,8 +138,7 @@ func (f *notifyFlags) relay() (*notify.Relay, error) {
 	return r, nil
 }
 
-// definitionsWithin is how long a server waits for its first definitions before it takes it that
-// there are none.
+// definitionsWithin is how long a server waits for its first definitions while the ledger has none.
 const definitionsWithin = 10 * time.Second
 
 // view is the notification settings of the definitions. A server that has not read them yet, or
@@ -147,7 +146,7 @@ const definitionsWithin = 10 * time.Second
 func (s *service) view() notify.View {
 	set := s.catalog.Set()
 	if set == nil {
-		return notify.View{Wait: time.Since(s.began) < definitionsWithin || s.catalog.Status().Rejected != nil}
+		return notify.View{Wait: time.Since(s.began) < definitionsWithin || !s.catalog.None()}
 	}
 	return notify.View{Policy: set.Notify, Playbook: func(name string) []policy.Route {
 		if p, ok := set.Playbook(name); ok {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/server"
 )
@@ -46,7 +47,8 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 		s.answerChallenges(stop, &wg)
 	}
 	web := server.HTTP(handler, s.log)
-	web.BaseContext = func(net.Listener) context.Context { return stop }
+	base := requests(stop)
+	web.BaseContext = func(net.Listener) context.Context { return base }
 	wg.Go(func() {
 		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
 			failed(fmt.Errorf("API: %w", err))
@@ -71,6 +73,16 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 		err = errors.Join(cause, err)
 	}
 	return err
+}
+
+// errStops ends requests under way. Clients ask again where that is as asking once.
+var errStops = fmt.Errorf("the server stops, ask again: %w", core.ErrUnavailable)
+
+// requests returns the context of requests. It ends with stop, and errStops is its cause.
+func requests(stop context.Context) context.Context {
+	ctx, end := context.WithCancelCause(context.WithoutCancel(stop))
+	context.AfterFunc(stop, func() { end(errStops) })
+	return ctx
 }
 
 func (s *service) serve(web *http.Server) error {

@@ -129,12 +129,13 @@ func (s *service) demand(load queue.Load, known []api.Worker, err error) (scale.
 	}
 	workers := make([]scale.Worker, 0, len(known))
 	for _, w := range known {
-		if w.State == api.WorkerAway {
+		asked := w.DrainedBy == scaling
+		if w.State == api.WorkerAway && !asked {
 			continue
 		}
 		workers = append(workers, scale.Worker{
-			Name: w.Name, Concurrency: w.Concurrency, Running: w.Running, Started: w.Started, Fixed: w.Fixed,
-			Leaving: w.State == api.WorkerCordoned || w.State == api.WorkerDraining,
+			Name: w.Name, Concurrency: w.Concurrency, Running: w.Running, Started: w.Started, Fixed: w.Fixed, Asked: asked,
+			Leaving: w.State == api.WorkerCordoned || w.State == api.WorkerDraining || w.State == api.WorkerAway,
 		})
 	}
 	return scale.Demand{Leased: load.InFlight, Due: load.Due, Runnable: load.Runnable, Soon: load.Soon, Took: s.took.mean()}, workers, nil

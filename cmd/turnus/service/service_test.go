@@ -1,10 +1,46 @@
 package service
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/turnus/turnus/cmd/turnus/service/scale"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/queue"
 )
+
+// Requests under way end with the service, and the cause says that they may be asked again.
+func TestRequestsEndWithTheService(t *testing.T) {
+	t.Parallel()
+	stop, end := context.WithCancel(t.Context())
+	ctx := requests(stop)
+	if ctx.Err() != nil {
+		t.Error("requests end before the service")
+	}
+	end()
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, core.ErrUnavailable) || !strings.Contains(core.ErrorText(cause), "the server stops") {
+		t.Errorf("cause %v", cause)
+	}
+}
+
+// Workers that scaling drained are known until the order is forgotten, also those that are away.
+func TestScalingKnowsWhatItDrained(t *testing.T) {
+	t.Parallel()
+	_, got, err := (&service{}).demand(queue.Load{}, []api.Worker{
+		{Name: "away", State: api.WorkerAway, DrainedBy: "ann"}, {Name: "gone", State: api.WorkerAway, DrainedBy: scaling},
+		{Name: "idle", State: api.WorkerDraining, DrainedBy: scaling}, {Name: "ready", State: api.WorkerReady},
+	}, nil)
+	want := []scale.Worker{{Name: "gone", Leaving: true, Asked: true}, {Name: "idle", Leaving: true, Asked: true}, {Name: "ready"}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v, expected %+v", got, err, want)
+	}
+}
 
 // Which addresses are listened on, and what of the flags contradicts itself.
 func TestServiceFlags(t *testing.T) {

@@ -56,6 +56,7 @@ type Worker struct {
 	Running     int
 	Started     time.Time
 	Leaving     bool // it is cordoned, drains, or is away
+	Asked       bool // scaling has drained it, and has not forgotten the order
 	Fixed       bool // it is part of a server, and stops only with it
 }
 
@@ -77,14 +78,16 @@ func (c Config) perWorker(workers []Worker) int {
 	if c.Concurrency > 0 {
 		return c.Concurrency
 	}
-	sum := 0
+	sum, n := 0, 0
 	for _, w := range workers {
-		sum += w.Concurrency
+		if w.Concurrency > 0 { // one that is away reports none
+			sum, n = sum+w.Concurrency, n+1
+		}
 	}
-	if sum == 0 {
+	if n == 0 {
 		return defaultConcurrency
 	}
-	return max(1, sum/len(workers))
+	return sum / n
 }
 
 // wish is how many workers would do now, without regard to what was wanted before.

@@ -56,7 +56,7 @@ func TestWish(t *testing.T) {
 			t.Errorf("%d jobs: %d workers, expected %d", due, got, want)
 		}
 	}
-	if each := (Config{}).perWorker([]Worker{{Concurrency: 10}, {Concurrency: 30}}); each != 20 {
+	if each := (Config{}).perWorker([]Worker{{Concurrency: 10}, {Concurrency: 30}, {Leaving: true}}); each != 20 {
 		t.Errorf("concurrency %d per worker, expected the mean", each)
 	}
 	if each := (Config{}).perWorker(nil); each != defaultConcurrency {
@@ -142,13 +142,16 @@ func (w *world) parts() Parts {
 		Drain: func(_ context.Context, name string) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.workers[name].Leaving = true
+			w.workers[name].Leaving, w.workers[name].Asked = true, true
 			return nil
 		},
 		Forget: func(_ context.Context, name string) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.forgot = append(w.forgot, name)
+			if one := w.workers[name]; one != nil {
+				one.Asked = false
+			}
 			return nil
 		},
 		Done: func(error) {},
@@ -240,6 +243,50 @@ func TestFollowsABurst(t *testing.T) {
 		}
 		if wish, ok := s.Desired(t.Context()); !ok || wish != (Wish{Concurrency: 10, Workers: 1}) {
 			t.Errorf("%+v %v", wish, ok)
+		}
+	})
+}
+
+// A server that takes over names the workers that were drained before, also those that are away.
+func TestNamesWorkersThatWereDrainedBefore(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world, _ *Config) {
+		w.workers["gone"] = &Worker{Name: "gone", Leaving: true, Asked: true}
+		w.workers["idle"] = &Worker{Name: "idle", Concurrency: 10, Leaving: true, Asked: true}
+		w.workers["cordoned"] = &Worker{Name: "cordoned", Concurrency: 10, Leaving: true} // by a person
+	}, func(w *world, _ *Scaler) {
+		<-time.After(time.Minute)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		slices.Sort(w.forgot)
+		if !slices.Equal(w.forgot, []string{"gone", "idle"}) || w.workers["cordoned"] == nil || w.workers["idle"] != nil {
+			t.Errorf("forgotten %v, left %v", w.forgot, w.workers)
+		}
+	})
+}
+
+// A worker that a person uncordons takes jobs again: it is never named as drained.
+func TestKeepsWorkersThatTakeJobsAgain(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world, c *Config) {
+		c.Calm = 0
+		w.workers["a"] = &Worker{Name: "a", Concurrency: 10, Running: 2}
+		w.workers["b"] = &Worker{Name: "b", Concurrency: 10, Running: 1}
+		w.next = 2
+	}, func(w *world, _ *Scaler) {
+		<-time.After(30 * time.Second)
+		w.set(func() {
+			if !w.workers["b"].Leaving {
+				t.Error("b was not drained")
+			}
+			*w.workers["b"] = Worker{Name: "b", Concurrency: 10}
+			w.demand = Demand{Due: 20, Runnable: 20, Took: 1000 * time.Hour}
+		})
+		<-time.After(time.Minute)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if b := w.workers["b"]; b == nil || b.Leaving || len(w.workers) != 2 {
+			t.Errorf("%v, calls %+v", w.workers, w.calls)
 		}
 	})
 }

@@ -173,8 +173,23 @@ func (s *Scaler) follow(ctx context.Context, l look) {
 		s.reported, s.reportedAt, s.leaving = Request{}, time.Time{}, map[string]time.Time{} // another server may have called the hook meanwhile
 		return
 	}
+	s.keepLeaving(l.workers)
 	s.release(ctx, l.workers, l.wish)
 	s.call(ctx, s.request(l))
+}
+
+// keepLeaving adds workers that another process asked to go, and drops those whose drain a person
+// ended: they take jobs again.
+func (s *Scaler) keepLeaving(workers []Worker) {
+	for _, w := range workers {
+		since, known := s.leaving[w.Name]
+		switch {
+		case w.Asked && !known:
+			s.leaving[w.Name] = time.Now()
+		case known && !w.Leaving && time.Since(since) > 2*pollEvery: // before, the order may not show yet
+			delete(s.leaving, w.Name)
+		}
+	}
 }
 
 // release drains workers beyond the wish.
