@@ -16,6 +16,16 @@ func first(pattern, text string) (all []string) {
 	return all
 }
 
+// The table of docs/commands.md has a row for each exit code of package console, in order.
+func TestExitCodesAreDocumented(t *testing.T) {
+	want := first(`(?m)^\tExit[A-Z]\w* += (\d+)`, page(t, "cmd/turnus/console/exit.go"))
+	_, section, _ := strings.Cut(page(t, "docs/commands.md"), "\n## Exit codes\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if got := first(`(?m)^\| (\d+) \|`, section); len(want) < 7 || !slices.Equal(got, want) {
+		t.Errorf("docs/commands.md has the exit codes %v, console/exit.go has %v", got, want)
+	}
+}
+
 // The index of the docs leads to each page, and to each job type that has no guide.
 func TestIndexLeadsToEveryPage(t *testing.T) {
 	guides := map[string]string{"config.backup": "config-backup", "dnssec.rollover": "dnssec", "firewall.push": "firewall", "firmware.stage": "firmware", "firmware.upgrade": "firmware", "facts": "facts"}
