@@ -24,7 +24,7 @@ func tracked(t *testing.T, ending string) []string {
 
 // guides reports whether a page is one that people read for its own sake: README, ARCHITECTURE, how
 // to contribute, docs and examples. Pages below docs are generated from texts of the code.
-// Decisions are held to their words and sentences, all other pages to their columns only.
+// Decisions are held to their words, sentences and headings, all other pages to their columns only.
 func guides(path string) bool {
 	return !strings.Contains(path, "/") || strings.HasPrefix(path, "examples/") || filepath.Dir(path) == "docs"
 }
@@ -42,7 +42,7 @@ func TestLanguageOfThePages(t *testing.T) {
 		}
 		check := language.Columns
 		if filepath.Base(path) == "DECISIONS.md" {
-			check = language.Prose
+			check = language.Decisions
 		}
 		if guides(path) {
 			check = language.Page

@@ -58,6 +58,22 @@ func TestPage(t *testing.T) {
 	}
 }
 
+func TestDecisions(t *testing.T) {
+	for heading, want := range map[string]int{
+		"## A run goes into the queue paused":     0,
+		"## A run goes into the queue paused,":    1,
+		"## A run is planned anew":                1,
+		"## How many workers there are is fixed":  1,
+		"## What the server refuses exits with 5": 1,
+		"## `watch` asks for counts":              0,
+		"#5 is no heading,":                       0,
+	} {
+		if found := Decisions(heading + "\n\nIt is so.\n"); len(found) != want {
+			t.Errorf("%s: found %q, expected %d findings", heading, found, want)
+		}
+	}
+}
+
 func TestSentences(t *testing.T) {
 	for text, want := range map[string][]string{
 		"One. Two? Three!":         {"One.", "Two?", "Three!"},

@@ -17,6 +17,7 @@ var (
 	sentenceEnd = regexp.MustCompile(`[.!?]["')\]*]*\s+`)
 	listItem    = regexp.MustCompile(`^\s*(?:[-*+]|\d+\.)\s+`)
 	example     = regexp.MustCompile(`(?m)^(?:  |\t).*$`)
+	clauseFirst = regexp.MustCompile(`^(?:How|That|Where|Whether|Which)\b[^?]*$`) // a rule has What and Who
 	reference   = regexp.MustCompile(`^\s*\[[^\]]+\]:\s`)
 )
 
@@ -46,6 +47,26 @@ func Prose(text string) []string {
 			for _, problem := range Sentence(s) {
 				found = append(found, fmt.Sprintf("line %d: %s", b.line, problem))
 			}
+		}
+	}
+	return found
+}
+
+// Decisions returns what is wrong with a page of decisions: its prose, and its headings, which a
+// search lists.
+func Decisions(text string) []string {
+	found := Prose(text)
+	for i, line := range strings.Split(text, "\n") {
+		heading, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
+		if !is || !strings.HasPrefix(line, "#") {
+			continue
+		}
+		problems := Sentence(plain(heading))
+		if strings.HasSuffix(heading, ",") || clauseFirst.MatchString(heading) {
+			problems = append(problems, fmt.Sprintf("the heading %q: write a whole statement with a noun as the subject", heading))
+		}
+		for _, problem := range problems {
+			found = append(found, fmt.Sprintf("line %d: %s", i+1, problem))
 		}
 	}
 	return found
