@@ -9,15 +9,15 @@ import (
 // Each rule notices its wrong sentence and accepts its right one: the negative control of the list.
 func TestEachRuleNoticesItsWrongSentence(t *testing.T) {
 	names := map[string]bool{}
-	for _, r := range rules() {
+	for _, r := range append(rules(), guideRules()...) {
 		if names[r.name] {
 			t.Errorf("two rules are named %s", r.name)
 		}
 		names[r.name] = true
-		if !slices.ContainsFunc(Words(r.wrong), func(f string) bool { return strings.Contains(f, r.write) }) {
+		if !slices.ContainsFunc(Guide(r.wrong), func(f string) bool { return strings.Contains(f, r.write) }) {
 			t.Errorf("%s: %q is not noticed", r.name, r.wrong)
 		}
-		if found := Words(r.right); len(found) > 0 {
+		if found := Guide(r.right); len(found) > 0 {
 			t.Errorf("%s: %q is refused: %q", r.name, r.right, found)
 		}
 	}

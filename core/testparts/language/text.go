@@ -38,6 +38,20 @@ func Page(text string) []string {
 	return found
 }
 
+// Guide returns what is wrong with a page that people read to do something: as Page, and words that
+// only such a page must not have.
+func Guide(text string) []string {
+	found := Page(text)
+	for _, b := range blocks(text) {
+		for _, s := range Sentences(b.text) {
+			for _, problem := range broken(guideList(), s) {
+				found = append(found, fmt.Sprintf("line %d: %s", b.line, problem))
+			}
+		}
+	}
+	return found
+}
+
 // Prose returns what is wrong with the columns and the sentences of Markdown, each finding with its
 // line.
 func Prose(text string) []string {
