@@ -107,7 +107,7 @@ func source(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// folder is where a table's pushes lie on the host. A table name has no slash.
+// folder has a table's pushes on the host. A table name has no slash.
 func (p *Params) folder() string { return path.Join(p.StateDir, strings.ReplaceAll(p.Table, " ", "-")) }
 
 // State is the state that must survive a crash of the worker. The truth is on the host; State says

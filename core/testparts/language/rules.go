@@ -72,7 +72,7 @@ func sentenceRules() []rule {
 		{"has not to", words(`(?:has|have|had) not to|(?:is|are|was|were) not to be`), nil, `"must not" or "does not have to"`, "the writer has not to wait", "the writer does not have to wait"},
 		{"of no use", words(`of (?:no|any) use|of use`), nil, `what failed`, "a window was of no use", "a missed window"},
 		{"at once", words(`at once`), nil, `"at the same time" or "immediately"`, "two jobs at once", "two jobs at the same time"},
-		{"lies", words(`lies in|lie in|lay in|stands? in|stood in|stands? for itself`), nil, `"is in"`, "the state lies in Redis", "the state is in Redis"},
+		{"lies", words(`(?:lies?|lay) (?:in|on)|stands? in|stood in|stands? for itself`), words(`(?:lies?|lay) on (?:the|a) disk`), `"is in"`, "the state lies in Redis", "the state is in Redis"},
 	}
 }
 
