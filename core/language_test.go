@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -91,13 +92,18 @@ func TestLanguageOfTheFailures(t *testing.T) {
 	})
 }
 
-// Comments of Lua, SQL, YAML, the package and the Makefile have the columns of those of Go. The
-// messages of testdata have the places of its lines.
-func TestColumnsOfOtherComments(t *testing.T) {
+// shown are texts behind code that people read: of a target of the Makefile, and descriptions.
+var shown = regexp.MustCompile(`(?m)^(?:[a-z0-9-]+:.*## |description: )(.*)$`)
+
+// Comments of YAML, scripts, the package and the Makefile are as those of Go, as are the texts that
+// the last two show. Those of Lua and SQL have the columns only. The messages of testdata have the
+// places of its lines.
+func TestLanguageOfOtherComments(t *testing.T) {
 	files := 0
 	for ending, mark := range map[string]string{
 		".lua": "--", ".sql": "--", ".yaml": "#", ".yml": "#", ".env": "#", ".service": "#", "Makefile": "#",
 		".package/check": "#", ".package/container-check": "#", ".package/postinst": "#", ".package/prerm": "#", ".package/postrm": "#",
+		".sh": "#", ".py": "#", "Containerfile": "#", ".ci/deps": "#", ".ci/flake": "#", ".ci/fuzz": "#", ".ci/readme": "#", ".ci/run": "#",
 	} {
 		for _, path := range tracked(t, ending) {
 			if strings.Contains(path, "testdata/") {
@@ -111,7 +117,15 @@ func TestColumnsOfOtherComments(t *testing.T) {
 				t.Fatal(err)
 			}
 			files++
-			for _, problem := range language.LineComments(mark, string(text)) {
+			problems := language.LineComments(mark, string(text))
+			if mark == "#" {
+				problems = append(problems, language.LineProse(mark, shown.ReplaceAllString(string(text), "# $1"))...)
+			}
+			if _, block, is := strings.Cut(string(text), "\ndescription: |\n"); is { // of the package
+				block, _, _ = strings.Cut(block, "\ndepends:")
+				problems = append(problems, language.Text(strings.Join(strings.Fields(block), " "))...)
+			}
+			for _, problem := range problems {
 				t.Errorf("%s: %s", path, problem)
 			}
 		}

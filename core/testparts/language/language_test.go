@@ -58,6 +58,15 @@ func TestPage(t *testing.T) {
 	}
 }
 
+func TestLineProse(t *testing.T) {
+	text := "#!/bin/sh\n# It plans\n# anew.\n\nplan anew # plans anew\n  # It plans.\n#   plan anew\n#NAME=anew\n# Plan at once"
+	want := []string{`line 3: "anew"`, `line 9: "at once"`}
+	found := LineProse("#", text)
+	if len(found) != len(want) || !strings.HasPrefix(found[0], want[0]) || !strings.HasPrefix(found[1], want[1]) {
+		t.Errorf("found %q, expected %q", found, want)
+	}
+}
+
 func TestDecisions(t *testing.T) {
 	for heading, want := range map[string]int{
 		"## A run goes into the queue paused":     0,
