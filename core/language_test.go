@@ -24,8 +24,9 @@ func tracked(t *testing.T, ending string) []string {
 }
 
 // guides reports whether a page is one that people read for its own sake: README, ARCHITECTURE, how
-// to contribute, docs and examples. Pages below docs are generated from texts of the code.
-// Decisions are held to their words, sentences and headings, all other pages to their columns only.
+// to contribute, docs and examples. Pages below docs are generated from texts of the code. Pages of
+// job types are held to the words of guides, decisions also to their sentences and headings, all
+// other pages to their columns only.
 func guides(path string) bool {
 	return !strings.Contains(path, "/") || strings.HasPrefix(path, "examples/") || filepath.Dir(path) == "docs"
 }
@@ -44,6 +45,9 @@ func TestLanguageOfThePages(t *testing.T) {
 		check := language.Columns
 		if filepath.Base(path) == "DECISIONS.md" {
 			check = language.Decisions
+		}
+		if strings.HasPrefix(path, "docs/job-types/") {
+			check = language.Reference
 		}
 		if guides(path) {
 			check = language.Guide

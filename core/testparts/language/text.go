@@ -39,9 +39,15 @@ func Page(text string) []string {
 }
 
 // Guide returns what is wrong with a page that people read to do something: as Page, and words that
-// only such a page must not have.
-func Guide(text string) []string {
-	found := Page(text)
+// comments may have.
+func Guide(text string) []string { return append(Page(text), guideWords(text)...) }
+
+// Reference returns what is wrong with a generated page: its columns, and the words that a guide
+// must not have.
+func Reference(text string) []string { return append(Columns(text), guideWords(text)...) }
+
+func guideWords(text string) []string {
+	var found []string
 	for _, b := range blocks(text) {
 		for _, s := range Sentences(b.text) {
 			for _, problem := range broken(guideList(), s) {
@@ -66,10 +72,10 @@ func Prose(text string) []string {
 	return found
 }
 
-// Decisions returns what is wrong with a page of decisions: its prose, and its headings, which a
-// search lists.
+// Decisions returns what is wrong with a page of decisions: as Guide without the median, and its
+// headings.
 func Decisions(text string) []string {
-	found := Prose(text)
+	found := append(Prose(text), guideWords(text)...)
 	for i, line := range strings.Split(text, "\n") {
 		heading, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
 		if !is || !strings.HasPrefix(line, "#") {
