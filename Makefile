@@ -10,13 +10,13 @@ CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt
 ZONEINFO ?= /usr/share/zoneinfo
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.0
 SBOM := $(GO) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
-# Static and without this machine's paths. What looks at the code asks for it, too, so that all of
-# it is compiled once for both.
+# Static and without this machine's paths. Checks of the code also set it, so that all of it is
+# compiled once for both.
 SHIPPED := CGO_ENABLED=0 GOFLAGS=-trimpath
-# SQLite keeps its data outside of Go's heap, where the race detector looks at nothing: translated
+# SQLite keeps its data outside of Go's heap, where the race detector sees nothing: translated
 # from C and instrumented in vain it takes most of the time of a test. Its driver stays
 # instrumented, and with it every value that goes in or out. (core/controller: 240 s of CPU with, 72
-# s without.) In the environment, since tests build programs, too.
+# s without.) In the environment, because tests also build programs.
 UNINSTRUMENTED := GOFLAGS="-trimpath -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false"
 # A program with the detector sleeps for a second before it exits, in case what still runs then
 # races. Ours would be gone by then.
@@ -27,7 +27,7 @@ TYPECHECK := $(SHIPPED) $(GO) run -modfile=$(CURDIR)/.tools/go.mod $(CURDIR)/.to
 SDK := plugins/sdk
 
 # The packages with long tests. make lint vets them, and those of make race: vet=off there, since
-# for each way to compile vet looks at all dependencies again.
+# for each way to compile vet reads all dependencies again.
 LABS = $(shell grep -rl --include='*_test.go' '^func TestLab' cmd core plugins | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 
 help: ## list the targets
@@ -39,7 +39,7 @@ build: ## build bin/turnus
 up: build ## the whole service in one process, with the project in PROJECT=DIR, or what turnus project apply gives it
 	bin/turnus up $(if $(PROJECT),--project $(PROJECT))
 
-demo: build ## a fleet of 3000 simulated hosts, two playbooks at once; nothing to install
+demo: build ## a fleet of 3000 simulated hosts, two playbooks at the same time; nothing to install
 	bin/turnus demo
 
 deps: ## install the real components that tests start (apt; root or sudo)
@@ -63,7 +63,7 @@ test-labs: deps ## the long tests: devices in namespaces, failovers, kills again
 # times slower.
 COMPUTE := BombsAreDefused|EvaluationIsBounded|ConformsToAnsible|LimitsAreBounded|FaultW7SubscriptsConformToAnsible|LoopsEndByTheClock|HostileFilesAreRefused|YearsAgreeWithLookingAtTheClock|NoTextChangesAPage
 
-race: ## the tests under the race detector, the processes that they start too; not what reads the source, which make lint runs
+race: ## the tests and the processes that they start under the race detector; make lint runs those that read the source
 	$(SHIPPED) $(GO) test -vet=off -run '^Test($(COMPUTE))$$' ./core/inventory ./core/pages ./playbooks ./windows
 	$(RACE) $(GO) -C $(SDK) test -vet=off -race -shuffle=on -timeout 20m ./... & sdk=$$!; failed=0; \
 	  $(RACE) $(GO) test -vet=off -race -shuffle=on $(BESIDE) -timeout 20m -skip '^Test(ImportsFollow|LanguageOf|FilesStayReadable|($(COMPUTE))$$)' $(FIRST) || failed=1; \
@@ -85,7 +85,7 @@ check-s3: ## tests against a real S3 server (versitygw), which is built first: m
 	$(GO) build -C .tools/s3 -o $(CURDIR)/bin/versitygw github.com/versity/versitygw/cmd/versitygw
 	$(RACE) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags s3 -run '^Test(S3|Bucket)' ./core/ledger ./core/backup
 
-check-acme: ## tests against a real ACME authority (pebble), which is built first: seconds
+check-acme: ## tests against a real ACME certificate authority (pebble), which is built first: seconds
 	$(GO) build -C .tools/acme -o $(CURDIR)/bin/ github.com/letsencrypt/pebble/v2/cmd/pebble github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv
 	$(RACE) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags acme -run '^TestPebble' ./cmd/turnus/cli
 

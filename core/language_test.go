@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -23,8 +24,9 @@ func tracked(t *testing.T, ending string) []string {
 }
 
 // guides reports whether a page is one that people read for its own sake: README, ARCHITECTURE, how
-// to contribute, docs and examples. Pages below docs are generated from texts of the code.
-// Decisions are held to their words and sentences, all other pages to their columns only.
+// to contribute, docs and examples. Pages below docs are generated from texts of the code. Pages of
+// job types are held to the words of guides, decisions also to their sentences and headings, all
+// other pages to their columns only.
 func guides(path string) bool {
 	return !strings.Contains(path, "/") || strings.HasPrefix(path, "examples/") || filepath.Dir(path) == "docs"
 }
@@ -42,11 +44,17 @@ func TestLanguageOfThePages(t *testing.T) {
 		}
 		check := language.Columns
 		if filepath.Base(path) == "DECISIONS.md" {
-			check = language.Prose
+			check = language.Decisions
+		}
+		if strings.HasPrefix(path, "docs/job-types/") {
+			check = language.Reference
 		}
 		if guides(path) {
-			check = language.Page
+			check = language.Guide
 			pages++
+		}
+		if path == "docs/CHANGELOG.md" {
+			check = language.Page // it has the words of former versions
 		}
 		t.Run(path, func(t *testing.T) {
 			for _, problem := range check(string(text)) {
@@ -88,13 +96,18 @@ func TestLanguageOfTheFailures(t *testing.T) {
 	})
 }
 
-// Comments of Lua, SQL, YAML, the package and the Makefile have the columns of those of Go. The
-// messages of testdata have the places of its lines.
-func TestColumnsOfOtherComments(t *testing.T) {
+// shown are texts behind code that people read: of a target of the Makefile, and descriptions.
+var shown = regexp.MustCompile(`(?m)^(?:[a-z0-9-]+:.*## |description: )(.*)$`)
+
+// Comments of YAML, scripts, the package and the Makefile are as those of Go, as are the texts that
+// the last two show. Those of Lua and SQL have the columns only. The messages of testdata have the
+// places of its lines.
+func TestLanguageOfOtherComments(t *testing.T) {
 	files := 0
 	for ending, mark := range map[string]string{
 		".lua": "--", ".sql": "--", ".yaml": "#", ".yml": "#", ".env": "#", ".service": "#", "Makefile": "#",
 		".package/check": "#", ".package/container-check": "#", ".package/postinst": "#", ".package/prerm": "#", ".package/postrm": "#",
+		".sh": "#", ".py": "#", "Containerfile": "#", ".ci/deps": "#", ".ci/flake": "#", ".ci/fuzz": "#", ".ci/readme": "#", ".ci/run": "#",
 	} {
 		for _, path := range tracked(t, ending) {
 			if strings.Contains(path, "testdata/") {
@@ -108,7 +121,15 @@ func TestColumnsOfOtherComments(t *testing.T) {
 				t.Fatal(err)
 			}
 			files++
-			for _, problem := range language.LineComments(mark, string(text)) {
+			problems := language.LineComments(mark, string(text))
+			if mark == "#" {
+				problems = append(problems, language.LineProse(mark, shown.ReplaceAllString(string(text), "# $1"))...)
+			}
+			if _, block, is := strings.Cut(string(text), "\ndescription: |\n"); is { // of the package
+				block, _, _ = strings.Cut(block, "\ndepends:")
+				problems = append(problems, language.Text(strings.Join(strings.Fields(block), " "))...)
+			}
+			for _, problem := range problems {
 				t.Errorf("%s: %s", path, problem)
 			}
 		}

@@ -217,7 +217,7 @@ func writeFile(root *os.Root, e entry, r io.Reader) error {
 }
 
 // writeLinks comes after all files, so that nothing is written through a link. Each must lead
-// to something within the tree, whatever links lie on the way: os.Root follows them so.
+// to something within the tree, whatever links are on the way: os.Root follows them so.
 func writeLinks(ctx context.Context, t *gitTree, root *os.Root, links []entry) error {
 	targets, err := t.read(ctx, links)
 	if err != nil {

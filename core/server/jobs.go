@@ -21,7 +21,7 @@ func (s *Server) jobs() {
 			"A page may have fewer than were asked for, and more behind it. Of a run of another tenant that touches hosts of the caller's, those jobs are listed.",
 	}, s.listJobs)
 	handle(s, route{id: "get-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}", summary: "Show a job, with its steps", role: Viewer}, s.getJob)
-	handle(s, route{id: "explain-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/explain", summary: "Say why a job is where it is", role: Viewer}, s.explainJob)
+	handle(s, route{id: "explain-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/explain", summary: "Explain why a job is where it is", role: Viewer}, s.explainJob)
 	handle(s, route{id: "list-attempts", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/attempts", summary: "List the attempts of a job", role: Viewer,
 		detail: "The attempt that decided the outcome: the queue does not report those before it. The steps of the job report the tries within a step."}, s.attempts)
 }

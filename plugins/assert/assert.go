@@ -13,7 +13,7 @@ import (
 // Params is the with: of an assertion.
 type Params struct {
 	That    []any  `json:"that" turnus:"required,min=1" jsonschema:"conditions: true or false, as expressions give them; or texts, of which an empty one and \"false\" do not hold"`
-	Message string `json:"message,omitempty" jsonschema:"what to say when one does not hold: what was expected, and what to do"`
+	Message string `json:"message,omitempty" jsonschema:"text of the failure when one does not hold: what was expected, and what to do"`
 }
 
 // Validate checks the rules that the schema cannot express.

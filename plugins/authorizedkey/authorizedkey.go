@@ -66,9 +66,9 @@ With ` + "`foreach`" + `, only the last key would stay.
 
 The step never cuts off its own login. Keys of the user that Turnus itself logs in as are changed
 under a timer on the host. Turnus then logs in again; if that fails, the host puts the old file back
-within a minute, also when the worker died. If the host says which key the session uses
+within a minute, also when the worker died. If the host shows which key the session uses
 (` + "`ExposeAuthInfo yes`" + ` in sshd_config, no become), a step that would remove that key fails. If it
-does not say which, a step that would remove all the keys of its own login fails.
+does not show which, a step that would remove all the keys of its own login fails.
 `
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {

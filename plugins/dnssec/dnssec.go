@@ -29,7 +29,7 @@ type Params struct {
 	SafetyFactor float64      `json:"safety_factor,omitempty" turnus:"default=1.5,min=1,max=10" jsonschema:"how many times the TTL and the delays are waited for before a DS is withdrawn, and before something counts as overdue"`
 	Grace        sdk.Duration `json:"grace,omitempty" turnus:"default=1h" jsonschema:"how much later than expected something may be before a person is called"`
 	Poll         sdk.Duration `json:"poll,omitempty" turnus:"default=1m" jsonschema:"between two polls of an expected state"`
-	Signer       Signer       `json:"signer,omitzero" jsonschema:"where things lie on the signer"`
+	Signer       Signer       `json:"signer,omitzero" jsonschema:"places of files on the signer"`
 	StateDir     string       `json:"state_dir,omitempty" turnus:"default=/var/lib/turnus/dnssec,pattern=^/" jsonschema:"folder of the signer for the records of rolls: one roll a zone, never parent and child at the same time"`
 }
 

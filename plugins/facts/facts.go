@@ -20,7 +20,7 @@ type Params struct{}
 type Outputs struct {
 	OS             OS       `json:"os" jsonschema:"the operating system, by /etc/os-release"`
 	Kernel         Kernel   `json:"kernel" jsonschema:"by uname"`
-	Arch           string   `json:"arch" jsonschema:"as uname says it, such as x86_64"`
+	Arch           string   `json:"arch" jsonschema:"as uname prints it, such as x86_64"`
 	CPUs           int      `json:"cpus" jsonschema:"processors that are online"`
 	Memory         int      `json:"memory" jsonschema:"MiB"`
 	Addresses      []string `json:"addresses" jsonschema:"IP addresses of its interfaces, without loopback and link-local ones"`

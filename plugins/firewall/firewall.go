@@ -24,7 +24,7 @@ type Params struct {
 	Mode           string       `json:"mode,omitempty" turnus:"default=replace,enum=replace|widen|narrow" jsonschema:"replace: the ruleset is what is live afterwards; widen: what the live table or the ruleset lets through is let through; narrow: the ruleset alone, on a host that was widened to it"`
 	Table          string       `json:"table,omitempty" turnus:"default=inet turnus,pattern=^(ip|ip6|inet|arp|bridge|netdev) [A-Za-z_][A-Za-z0-9_.-]{0,60}$" jsonschema:"family and name of the table that is replaced; no other table is touched"`
 	ConfirmTimeout sdk.Duration `json:"confirm_timeout,omitempty" turnus:"default=60s" jsonschema:"unless the push is proven within this time, the host restores its old table; at least three times connect_timeout"`
-	ConnectTimeout sdk.Duration `json:"connect_timeout,omitempty" turnus:"default=10s" jsonschema:"longest that one fresh connection, or one probe, may take"`
+	ConnectTimeout sdk.Duration `json:"connect_timeout,omitempty" turnus:"default=10s" jsonschema:"longest that one new connection, or one probe, may take"`
 	Probes         []Probe      `json:"probes,omitempty" turnus:"max=32" jsonschema:"connections that must, or must not, work before the push is confirmed"`
 	MgmtSources    []string     `json:"mgmt_sources,omitempty" turnus:"max=64" jsonschema:"addresses and networks that must reach SSH: a ruleset that surely drops one is refused before anything is done"`
 	MgmtPort       int          `json:"mgmt_port,omitempty" turnus:"default=22,min=1,max=65535" jsonschema:"port of SSH for mgmt_sources"`
@@ -51,7 +51,7 @@ type Outputs struct {
 	Elements  int     `json:"elements" jsonschema:"of its named sets and maps"`
 	Push      string  `json:"push,omitempty" jsonschema:"the push's folder under state_dir"`
 	Persisted string  `json:"persisted,omitempty" jsonschema:"file that was written"`
-	ProvenMS  int64   `json:"proven_ms,omitempty" jsonschema:"time of the fresh connection that confirmed"`
+	ProvenMS  int64   `json:"proven_ms,omitempty" jsonschema:"time of the new connection that confirmed"`
 	Seconds   float64 `json:"seconds,omitempty" jsonschema:"from arming the timer to its end, by confirmation or by the host's own way back"`
 }
 
@@ -107,7 +107,7 @@ func source(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// folder is where a table's pushes lie on the host. A table name has no slash.
+// folder has a table's pushes on the host. A table name has no slash.
 func (p *Params) folder() string { return path.Join(p.StateDir, strings.ReplaceAll(p.Table, " ", "-")) }
 
 // State is the state that must survive a crash of the worker. The truth is on the host; State says

@@ -118,7 +118,7 @@ func (s *stager) questions() []question {
 	}
 }
 
-// there reports whether the artifact lies on the device, by its hash.
+// there reports whether the artifact is on the device, by its hash.
 func (s *stager) there(a answers) bool {
 	sum, err := a.text("there")
 	return err == nil && strings.HasPrefix(sum, s.Artifact.SHA256+" ")

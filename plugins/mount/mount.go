@@ -89,8 +89,8 @@ It mounts first and writes fstab after: what cannot be mounted is not written. C
 mounted again (remount); with another source or type it is unmounted first. The folder is made where
 it is missing. Where systemd runs, it reads fstab again.
 
-Another folder of a server, and ro, noexec, nosuid or nodev that the kernel lacks, are seen where
-fstab is as wanted too: state present may have written it.
+Another folder of a server, and ro, noexec, nosuid or nodev that the kernel lacks, are also seen
+where fstab is as wanted: state present may have written it.
 
 The step fails if another device is mounted at the path, if fstab has two lines for it, if the path
 leads over a link, or if another process changed fstab meanwhile. Files in use keep a file system

@@ -41,7 +41,7 @@ func (p *Params) Validate() error {
 // Outputs of a package.
 type Outputs struct {
 	Manager string   `json:"manager" jsonschema:"apt, dnf, apk or opkg"`
-	Changes []string `json:"changes" jsonschema:"what the package manager does, a line each, dependencies included where it says them"`
+	Changes []string `json:"changes" jsonschema:"what the package manager does, a line each, dependencies included where it lists them"`
 }
 
 // Def is the job type.
@@ -53,7 +53,7 @@ func Def() sdk.Def {
 		sdk.Check(),
 		sdk.Outputs[Outputs](),
 		sdk.Example("Install packages", sdk.With{"names": []string{"nginx", "curl"}}),
-		sdk.Example("The newest version, with fresh lists", sdk.With{"names": []string{"openssl"}, "state": "latest", "refresh": "1h"}),
+		sdk.Example("The newest version, after a refresh of the lists", sdk.With{"names": []string{"openssl"}, "state": "latest", "refresh": "1h"}),
 		sdk.Example("Remove a package", sdk.With{"names": []string{"telnetd"}, "state": "absent"}),
 	)
 }

@@ -195,7 +195,7 @@ func (a *app) backupVerifyCmd() *cobra.Command {
 output is read. Counts and audit log are checked as turnus admin doctor does. Any machine can
 verify a backup.`,
 		Example: `  turnus admin backup verify /var/backups/turnus
-  turnus admin backup verify s3://turnus-backups --at 20261122-093000-ab12cd`,
+  turnus admin backup verify /var/backups/turnus --at 20261122-093000-ab12cd`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.Interruptible(cmd.Context())
@@ -258,7 +258,7 @@ Events after the backup are lost. Unfinished runs continue as after a lost queue
 types must not be repeated blindly come back paused. Missed fire times of schedules are skipped.
 Tokens and approvals that were revoked since are valid again.`,
 		Example: `  turnus admin restore /var/backups/turnus --data /var/lib/turnus
-  turnus admin restore s3://turnus-backups --at 20261122-093000-ab12cd --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs`,
+  turnus admin restore /var/backups/turnus --at 20261122-093000-ab12cd --data /var/lib/turnus`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.Interruptible(cmd.Context())

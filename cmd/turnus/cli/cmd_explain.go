@@ -19,7 +19,7 @@ func (a *app) explainCmd() *cobra.Command {
 	var r remote.Flags
 	c := &cobra.Command{
 		Use: "explain RUN HOST", Short: "Explain why a host of a run waits, and when it may start", Args: cobra.ExactArgs(2), ValidArgsFunction: remote.CompleteRunHost(&r),
-		Long: `Say where a host of a run stands: all that keeps it from starting, its window set and
+		Long: `Show the state of a host of a run: all that keeps it from starting, its window set and
 when that opens, how many hosts of the run come before it, and an estimate of its start.`,
 		Example: "  turnus runs explain 20261120-021500-ab3cd5ef fw1",
 	}

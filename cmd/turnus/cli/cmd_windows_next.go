@@ -175,7 +175,7 @@ func (a *app) windowsExplainCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [-f FILE] SET --need D",
 		Short: "Explain whether work may start at a time, what decides, and when it may start next",
-		Long: `Say whether work may start at a time, what decides, and when it may start next: by the
+		Long: `Show whether work may start at a time, what decides, and when it may start next: by the
 windows of files, or without -f by those of a server, with the approvals that were given there.`,
 		Example: `  turnus windows explain -f windows.yaml acme-fra --at 2026-12-19T22:30:00Z --need 40m
   turnus windows explain acme-fra --need 2h`,

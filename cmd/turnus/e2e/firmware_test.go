@@ -44,7 +44,7 @@ func newPair(t *testing.T) *pair {
 			"failover": "echo " + m.peer + " >" + p.active + ".new && mv " + p.active + ".new " + p.active,
 			"ready":    "test -e " + p.devices[m.peer].Path("up"),
 		} {
-			// The same command line on both members, as on real ones: it lies on each one's disk.
+			// The same command line on both members, as on real ones: it is on each one's disk.
 			if _, err := d.Shell("printf '%s\\n' '#!/bin/sh' " + shellQuote(line) + " >" + d.Path("data") + "/" + tool); err != nil {
 				t.Fatal(err)
 			}

@@ -121,6 +121,24 @@ func LineComments(mark, text string) []string {
 	return found
 }
 
+// LineProse returns what is wrong with the sentences of such comments. Each finding has the last
+// line of its paragraph.
+func LineProse(mark, text string) []string {
+	var found, open []string
+	for i, line := range append(strings.Split(text, "\n"), "") {
+		comment, is := strings.CutPrefix(strings.TrimSpace(line), mark+" ")
+		if is && comment != "" && !strings.HasPrefix(comment, "  ") {
+			open = append(open, comment)
+			continue
+		}
+		for _, problem := range Text(strings.Join(open, " ")) {
+			found = append(found, fmt.Sprintf("line %d: %s", i, problem))
+		}
+		open = nil
+	}
+	return found
+}
+
 // documented are the names of a file that a comment explains, by the comment.
 func documented(f *ast.File) map[*ast.CommentGroup][]string {
 	names := map[*ast.CommentGroup][]string{f.Doc: {"Package " + f.Name.Name}}

@@ -9,15 +9,15 @@ import (
 // Each rule notices its wrong sentence and accepts its right one: the negative control of the list.
 func TestEachRuleNoticesItsWrongSentence(t *testing.T) {
 	names := map[string]bool{}
-	for _, r := range rules() {
+	for _, r := range append(rules(), guideRules()...) {
 		if names[r.name] {
 			t.Errorf("two rules are named %s", r.name)
 		}
 		names[r.name] = true
-		if !slices.ContainsFunc(Words(r.wrong), func(f string) bool { return strings.Contains(f, r.write) }) {
+		if !slices.ContainsFunc(Guide(r.wrong), func(f string) bool { return strings.Contains(f, r.write) }) {
 			t.Errorf("%s: %q is not noticed", r.name, r.wrong)
 		}
-		if found := Words(r.right); len(found) > 0 {
+		if found := Guide(r.right); len(found) > 0 {
 			t.Errorf("%s: %q is refused: %q", r.name, r.right, found)
 		}
 	}
@@ -54,6 +54,31 @@ func TestPage(t *testing.T) {
 		}
 		if !ok {
 			t.Errorf("%s: found %q, expected %q", name, found, test.want)
+		}
+	}
+}
+
+func TestLineProse(t *testing.T) {
+	text := "#!/bin/sh\n# It plans\n# anew.\n\nplan anew # plans anew\n  # It plans.\n#   plan anew\n#NAME=anew\n# Plan at once"
+	want := []string{`line 3: "anew"`, `line 9: "at once"`}
+	found := LineProse("#", text)
+	if len(found) != len(want) || !strings.HasPrefix(found[0], want[0]) || !strings.HasPrefix(found[1], want[1]) {
+		t.Errorf("found %q, expected %q", found, want)
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	for heading, want := range map[string]int{
+		"## A run goes into the queue paused":     0,
+		"## A run goes into the queue paused,":    1,
+		"## A run is planned anew":                1,
+		"## How many workers there are is fixed":  1,
+		"## What the server refuses exits with 5": 1,
+		"## `watch` asks for counts":              0,
+		"#5 is no heading,":                       0,
+	} {
+		if found := Decisions(heading + "\n\nIt is so.\n"); len(found) != want {
+			t.Errorf("%s: found %q, expected %d findings", heading, found, want)
 		}
 	}
 }

@@ -30,7 +30,10 @@ func words(pattern string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(?:
 
 func leading(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)\b`) }
 
-var list = sync.OnceValue(rules)
+var (
+	list      = sync.OnceValue(rules)
+	guideList = sync.OnceValue(guideRules)
+)
 
 // rules returns the list of words and constructions. Each rule has one name, which its finding
 // shows.
@@ -69,7 +72,7 @@ func sentenceRules() []rule {
 		{"has not to", words(`(?:has|have|had) not to|(?:is|are|was|were) not to be`), nil, `"must not" or "does not have to"`, "the writer has not to wait", "the writer does not have to wait"},
 		{"of no use", words(`of (?:no|any) use|of use`), nil, `what failed`, "a window was of no use", "a missed window"},
 		{"at once", words(`at once`), nil, `"at the same time" or "immediately"`, "two jobs at once", "two jobs at the same time"},
-		{"lies", words(`lies in|lie in|lay in|stands? in|stood in|stands? for itself`), nil, `"is in"`, "the state lies in Redis", "the state is in Redis"},
+		{"lies", words(`(?:lies?|lay) (?:in|on)|stands? in|stood in|stands? for itself`), words(`(?:lies?|lay) on (?:the|a) disk`), `"is in"`, "the state lies in Redis", "the state is in Redis"},
 	}
 }
 
@@ -97,11 +100,23 @@ func wordRules() []rule {
 	}
 }
 
+// guideRules are about words that comments and tests also use in another sense.
+func guideRules() []rule {
+	return []rule{
+		{"say", words(`says? (?:what|where|whether|which|who|why|that)|say so`), nil, `"show", "report", "list" or "have"`, "the page says where it is", "the page shows where it is"},
+		{"dead", words(`dead`), words(`dead(?:-| )letter(?:s|ed)?|dead man's`), `"killed", "ended" or "dead-lettered"`, "a dead worker", "a dead-lettered notification"},
+		{"fresh", words(`fresh`), nil, `"new"`, "a fresh connection", "a new connection"},
+		{"definitions", words(`(?:the|newest|old) definitions`), nil, `"project", "rules"`, "the newest definitions", "the newest project"},
+	}
+}
+
 // Words returns what is wrong with the words of one sentence: the rule, the place and what to
 // write.
-func Words(sentence string) []string {
+func Words(sentence string) []string { return broken(list(), sentence) }
+
+func broken(list []rule, sentence string) []string {
 	var found []string
-	for _, r := range list() {
+	for _, r := range list {
 		at := r.not.FindString(sentence)
 		if at == "" || r.unless != nil && r.unless.MatchString(sentence) {
 			continue

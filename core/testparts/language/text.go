@@ -17,6 +17,7 @@ var (
 	sentenceEnd = regexp.MustCompile(`[.!?]["')\]*]*\s+`)
 	listItem    = regexp.MustCompile(`^\s*(?:[-*+]|\d+\.)\s+`)
 	example     = regexp.MustCompile(`(?m)^(?:  |\t).*$`)
+	clauseFirst = regexp.MustCompile(`^(?:How|That|Where|Whether|Which)\b[^?]*$`) // a rule has What and Who
 	reference   = regexp.MustCompile(`^\s*\[[^\]]+\]:\s`)
 )
 
@@ -37,6 +38,26 @@ func Page(text string) []string {
 	return found
 }
 
+// Guide returns what is wrong with a page that people read to do something: as Page, and words that
+// comments may have.
+func Guide(text string) []string { return append(Page(text), guideWords(text)...) }
+
+// Reference returns what is wrong with a generated page: its columns, and the words that a guide
+// must not have.
+func Reference(text string) []string { return append(Columns(text), guideWords(text)...) }
+
+func guideWords(text string) []string {
+	var found []string
+	for _, b := range blocks(text) {
+		for _, s := range Sentences(b.text) {
+			for _, problem := range broken(guideList(), s) {
+				found = append(found, fmt.Sprintf("line %d: %s", b.line, problem))
+			}
+		}
+	}
+	return found
+}
+
 // Prose returns what is wrong with the columns and the sentences of Markdown, each finding with its
 // line.
 func Prose(text string) []string {
@@ -46,6 +67,26 @@ func Prose(text string) []string {
 			for _, problem := range Sentence(s) {
 				found = append(found, fmt.Sprintf("line %d: %s", b.line, problem))
 			}
+		}
+	}
+	return found
+}
+
+// Decisions returns what is wrong with a page of decisions: as Guide without the median, and its
+// headings.
+func Decisions(text string) []string {
+	found := append(Prose(text), guideWords(text)...)
+	for i, line := range strings.Split(text, "\n") {
+		heading, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
+		if !is || !strings.HasPrefix(line, "#") {
+			continue
+		}
+		problems := Sentence(plain(heading))
+		if strings.HasSuffix(heading, ",") || clauseFirst.MatchString(heading) {
+			problems = append(problems, fmt.Sprintf("the heading %q: write a whole statement with a noun as the subject", heading))
+		}
+		for _, problem := range problems {
+			found = append(found, fmt.Sprintf("line %d: %s", i+1, problem))
 		}
 	}
 	return found

@@ -1,5 +1,5 @@
 #!/bin/sh
-# RAUC's custom boot loader of a bootlab device. A slot that was activated has one try, until it is marked good.
+# RAUC's custom boot loader of a bootlab device. An activated slot has one try until it is good.
 cd "${0%/*}/boot" || exit 1
 case $1 in
 get-primary) cat primary ;;

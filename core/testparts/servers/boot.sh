@@ -1,4 +1,5 @@
-# Boots PID 1 of the namespaces that this shell was started in, on an overlay of / that is gone with it. $1 is a folder for it; the rest is PID 1.
+# Boots PID 1 of the namespaces that this shell was started in, on an overlay of / that is gone with
+# it. $1 is a folder for it; the rest is PID 1.
 set -e
 folder=$1
 shift

@@ -1,4 +1,5 @@
-# The first process of a boot of a bootlab device: DIR SLOT BOOT_ID. It is the init of its pid namespace: when it ends, everything does.
+# The first process of a boot of a bootlab device: DIR SLOT BOOT_ID. It is the init of its pid
+# namespace: when it ends, everything does.
 dir=$1 slot=$2 id=$3
 [ $$ -eq 1 ] || { echo "bootlab: init is not process 1" >&2; exit 99; }
 trap 'exit 129' USR1 # as reboot(2) ends it; HUP would do, but is ignored below nohup

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Params come as JSON on stdin; what is printed goes to the operator, lines that are events to the worker.
+# Params come as JSON on stdin. Printed lines go to the operator, those that are events to Turnus.
 set -eu
 params=$(cat)
 param() { printf '%s' "$params" | jq -r --arg name "$1" '.[$name]'; }

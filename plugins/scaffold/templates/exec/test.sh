@@ -16,7 +16,7 @@ chmod +x "$work/bin/turnus-host"
 ensure() { (cd "$work/run" && echo '{"path":"/etc/motd","text":"hello"}' | PATH="$work/bin:$PATH" TURNUS_CHECK=${1-} "$here/ensure.sh"); }
 fail() { echo "FAIL: $1" >&2; exit 1; }
 
-ensure 1 | grep -q '"changed"' || fail "check mode does not tell what it would change"
+ensure 1 | grep -q '"changed"' || fail "check mode does not report what it would change"
 [ ! -e "$work/host/etc/motd" ] || fail "check mode has written"
 ensure | grep -q '"changed"' || fail "the first run does not say changed"
 [ "$(cat "$work/host/etc/motd")" = hello ] || fail "the file is not right"

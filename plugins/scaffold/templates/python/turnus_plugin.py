@@ -114,7 +114,7 @@ def _check_object(schema, value, at, found):
 
 
 class _Reports:
-    """What a step tells of itself."""
+    """The results that a step reports."""
 
     def __init__(self):
         self.was_changed, self.outputs = False, {}
@@ -144,7 +144,7 @@ class Run(_Reports):
         self._meta = (("turnus-lease", request.lease),)
         self._lock, self._calls, self._ended, self.timed_out = threading.Lock(), set(), False, False
 
-    # what it tells
+    # reports
 
     def log(self, message, level="INFO"):
         pb = self._worker.pb
