@@ -121,7 +121,11 @@ func (c *Catalog) takeFolder(ctx context.Context) error {
 		if err != nil || now.Base.ID == set.Hash() {
 			return err
 		}
-		if _, err = c.put(ctx, "folder", set, FromFolder, Base{ID: set.Hash()}, now); !errors.Is(err, core.ErrConflict) {
+		_, err = c.put(ctx, "folder", set, FromFolder, Base{ID: set.Hash()}, now)
+		if errors.Is(err, core.ErrInvalid) { // it will not get better until the folder changes
+			c.folderFailed(ctx, err)
+		}
+		if !errors.Is(err, core.ErrConflict) {
 			return err
 		}
 	}

@@ -44,6 +44,9 @@ type entry struct {
 	blob string // of a commit
 }
 
+// bytes counts what MaxSize bounds of a file.
+func (e entry) bytes() int64 { return e.size + int64(len(e.path)) }
+
 // checkPath reports why a tree must not have a path, or "".
 func checkPath(p string) string {
 	switch {
