@@ -45,7 +45,7 @@ func (s *stored) shorten() bool {
 	return len(all) > 0
 }
 
-// maxKept is how many changes are kept of a version. Those of hosts come last.
+// maxKept is how many changes are kept of a version. Those of hosts and files come last.
 const maxKept = 500
 
 // Applied is the result of Apply.

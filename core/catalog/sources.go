@@ -39,6 +39,9 @@ func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
 		return fmt.Errorf("commit %s of %s is older than commit %.12s of %s, whose project is in use: %w\nhint: git commit --allow-empty on the branch that is followed now",
 			rev.Short(), base.Branch, was.ID, was.Branch, core.ErrConflict)
 	}
+	if b := u.Before; b != nil && now.own != nil && b.Revision == now.own.Revision && b.Hash() == now.own.Hash() {
+		now.own = b // the ledger's has no files that playbooks send
+	}
 	_, err = c.put(ctx, "git: "+rev.Author, u.Set, FromGit, base, now)
 	return err
 }

@@ -27,11 +27,12 @@ const (
 	KindSecret    Kind = "secret"
 	KindChannel   Kind = "channel"
 	KindRoutes    Kind = "routes"
-	KindHost      Kind = "host"
 	KindTenant    Kind = "tenant" // what turnus.yaml says of it
+	KindHost      Kind = "host"
+	KindFile      Kind = "file" // one that playbooks may send
 )
 
-var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindSecret, KindChannel, KindRoutes, KindTenant, KindHost}
+var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindSecret, KindChannel, KindRoutes, KindTenant, KindHost, KindFile}
 
 // Action is the effect of a change on a thing.
 type Action string
@@ -94,7 +95,11 @@ func DiffGiven(before, after *Set, given []windows.Given, from time.Time) Change
 		after = nothing()
 	}
 	out := Changes{Old: before.Revision, New: after.Revision, At: from.UTC(), Changes: []Change{}}
-	if before == after || before.Hash() == after.Hash() {
+	if before == after {
+		return out
+	}
+	out.Changes = diffSent(out.Changes, before.sent, after.sent)
+	if before.Hash() == after.Hash() {
 		return out
 	}
 	out.Changes = append(out.Changes, diffPlaybooks(before, after)...)

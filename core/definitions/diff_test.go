@@ -203,3 +203,33 @@ func TestFaultS13DiffSaysWhoDemandsFourEyes(t *testing.T) {
 		}
 	}
 }
+
+// A commit may edit no more than a file that playbooks send: hosts get another one.
+func TestDiffNamesTheFilesThatPlaybooksSend(t *testing.T) {
+	t.Parallel()
+	const file = "playbooks/files/install.sh"
+	r := newRepo(t, with(good(), file, "one\n", "playbooks/files/gone", "x\n"))
+	first := r.head()
+	second := r.commit("second", with(good(), file, "two\n", "playbooks/deep/new", "x\n", "README.md", "other\n", "playbooks/.hidden", "x\n"))
+	r.git("update-index", "--chmod=+x", file)
+	r.git("commit", "--quiet", "--no-verify", "-m", "third")
+	third := r.head()
+	load := func(commit string) *Set {
+		t.Helper()
+		set, err := LoadRevision(t.Context(), r.dir, commit, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	want := "+ file playbooks/deep/new\n- file playbooks/files/gone\n~ file playbooks/files/install.sh\n    its content\n1 added, 1 removed, 1 changed\n"
+	if got := textOf(t, Diff(load(first), load(second), noon)); got != want {
+		t.Errorf("got\n%s\nexpected\n%s", got, want)
+	}
+	if got := textOf(t, Diff(load(second), load(third), noon)); !strings.Contains(got, "install.sh\n    its mode\n") {
+		t.Error(got)
+	}
+	if c := Diff(load(first), mustSet(t, good()), noon); !c.Empty() {
+		t.Errorf("with documents, of whose other files nothing is known: %+v", c.Changes)
+	}
+}
