@@ -233,3 +233,24 @@ func TestDiffNamesTheFilesThatPlaybooksSend(t *testing.T) {
 		t.Errorf("with documents, of whose other files nothing is known: %+v", c.Changes)
 	}
 }
+
+// An included file has its own defaults and outputs, beside its steps.
+func TestDiffNamesWhatAnIncludedFileSays(t *testing.T) {
+	t.Parallel()
+	const file = "playbooks/steps/site.yaml"
+	tree := func() map[string]string {
+		return with(good(), file, "params: {color: {type: string, default: hush}}\nsteps: [{name: one, uses: command, with: {run: date}}]\noutputs: {kind: web}\n",
+			"playbooks/site.yaml", "playbook: site\ntargets: true\nsteps: [{name: all, include: steps/site.yaml}]\n")
+	}
+	for what, c := range map[string]struct{ from, to, want string }{
+		"default": {"default: hush", "default: hush2", "    steps/site.yaml: params: color\n"},
+		"output":  {"kind: web", "kind: db", "    steps/site.yaml: outputs: kind\n"},
+		"comment": {"params:", "# here\nparams:", "    only comments or layout\n"},
+		"step":    {"run: date", "run: w", "    step all/one: with: run\n"},
+	} {
+		got := textOf(t, Diff(mustSet(t, tree()), mustSet(t, edited(tree(), file, c.from, c.to)), noon))
+		if want := "~ playbook site\n" + c.want + "0 added, 0 removed, 1 changed\n"; got != want {
+			t.Errorf("%s: got\n%s\nexpected\n%s", what, got, want)
+		}
+	}
+}
