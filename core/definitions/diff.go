@@ -104,7 +104,7 @@ func DiffGiven(before, after *Set, given []windows.Given, from time.Time) Change
 	}
 	out.Changes = append(out.Changes, diffPlaybooks(before, after)...)
 	out.Changes = append(out.Changes, diffSchedules(before, after, from)...)
-	out.Changes = append(out.Changes, diffWindowSets(before.Windows.WithGiven(given), after.Windows.WithGiven(given), from)...)
+	out.Changes = append(out.Changes, diffWindowSets(before.Windows, after.Windows, given, from)...)
 	out.Changes = append(out.Changes, diffNamed(KindFreeze, before.Windows.Freezes, after.Windows.Freezes, describeFreeze, nil)...)
 	out.Changes = append(out.Changes, diffNamed(KindHolidays, before.Windows.Holidays, after.Windows.Holidays, describeHolidays, changedHolidays)...)
 	out.Changes = append(out.Changes, diffSecrets(before, after)...)

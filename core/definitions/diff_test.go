@@ -254,3 +254,37 @@ func TestDiffNamesWhatAnIncludedFileSays(t *testing.T) {
 		}
 	}
 }
+
+// Approvals under approvals: are named whenever their windows are, and whatever work they are for.
+func TestDiffNamesApprovalsThatStandApart(t *testing.T) {
+	t.Parallel()
+	const file = "windows/decisions.yaml"
+	bound := ", targets: \"sha256:" + strings.Repeat("0", 64) + "\""
+	const at = "2026-11-01T00:00:00Z"
+	entry := "  - {set: sat, id: CHG7, by: acme/ann, at: \"" + at + "\", from: \"2027-06-01T00:00:00Z\"" + bound + "}\n"
+	revoked := "  - {set: sat, rule: night, by: bob, at: \"" + at + "\", state: revoked}\n"
+	tree := func(entries string) map[string]string { return with(good(), file, "approvals:\n"+entries) }
+	none := with(good(), file, "approvals: []\n")
+	for what, c := range map[string]struct {
+		from, to map[string]string
+		want     string
+	}{
+		"added":   {none, tree(entry), "adds approval CHG7 of the set by acme/ann at " + at + " (approved)"},
+		"removed": {tree(entry), none, "removes approval CHG7 of the set by acme/ann at " + at + " (approved)"},
+		"unbound": {tree(entry), edited(tree(entry), file, bound, ""), "approval CHG7 of the set by acme/ann at " + at + ": targets: sha256:" + strings.Repeat("0", 64) + " -> none"},
+		"revoked": {tree(entry), tree(entry + revoked), "adds approval of rule night by bob at " + at + " (revoked)"},
+	} {
+		got := textOf(t, Diff(mustSet(t, c.from), mustSet(t, c.to), noon))
+		if !strings.HasPrefix(got, "~ window set sat\n    "+c.want+"\n") {
+			t.Errorf("%s: got\n%s\nexpected\n%s", what, got, c.want)
+		}
+	}
+	// One id may be of several rules.
+	two := edited(good(), "windows/sets.yaml", "    deny:", "      - {id: day, rrule: \"FREQ=WEEKLY;BYDAY=SU\", from: \"10:00\", to: \"12:00\", approval: {id: CHG1, by: cab}}\n    deny:")
+	two = edited(two, "windows/sets.yaml", "to: \"+1d 04:00\"}", "to: \"+1d 04:00\", approval: {id: CHG1, by: cab}}")
+	before := mustSet(t, two)
+	one := edited(two, "windows/sets.yaml", "to: \"12:00\", approval: {id: CHG1, by: cab}}", "to: \"12:00\", approval: {id: CHG1, by: cab, state: proposed}}")
+	if got := textOf(t, Diff(before, mustSet(t, one), noon)); !strings.Contains(got, "    approval CHG1 of rule day: state: ") {
+		t.Error(got)
+	}
+}
