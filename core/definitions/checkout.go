@@ -130,6 +130,13 @@ func (c *checkouts) make(ctx context.Context, t *gitTree) (string, error) {
 	return dir, nil
 }
 
+// leave notes that a commit is no longer the current one: the time for which its checkout is kept
+// begins now, not when it was made.
+func (c *checkouts) leave(commit string) {
+	now := time.Now()
+	_ = os.Chtimes(filepath.Join(c.dir, commit), now, now) // one that is gone needs no time
+}
+
 // complete reports whether a folder holds every file in its size: a machine that lost power may
 // have left others.
 func complete(dir string, entries []entry) bool {
