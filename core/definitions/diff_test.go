@@ -48,6 +48,8 @@ func TestDiffSaysWhatMatters(t *testing.T) {
 		"new host":        {good(), edited(good(), hosts, "  c:", "  d: {customer: acme}\n  c:"), "+ host d\n    d, customer acme\n"},
 		"schedule": {good(), edited(good(), playbook, "0 3 * * 1", "30 4 * * 2"),
 			"~ playbook patch\n    its schedule\n~ schedule patch\n    cron: 0 3 * * 1 -> 30 4 * * 2\n    next fire time Tue 2026-11-24 04:30 CET, not Mon 2026-11-23 03:00 CET\n"},
+		"schedule's vars": {edited(good(), playbook, "timezone: Europe/Zurich}", "timezone: Europe/Zurich, vars: {token: hush1}}"), edited(good(), playbook, "timezone: Europe/Zurich}", "timezone: Europe/Zurich, vars: {token: hush2}}"),
+			"~ schedule patch\n    vars: token\n"},
 		"schedule goes": {good(), edited(good(), playbook, "schedule: {cron: \"0 3 * * 1\", timezone: Europe/Zurich}\n", ""), "- schedule patch\n    0 3 * * 1 Europe/Zurich\n    next fire time was Mon 2026-11-23 03:00 CET\n"},
 		"window later":  {good(), edited(good(), sets, `from: "22:00"`, `from: "23:00"`), "~ window set sat\n    rule night: from: 22h0m0s -> 23h0m0s\n    adds 7, removes 7 occurrences in the next 60 days\n"},
 		"freeze": {good(), edited(good(), sets, "to: \"2027-01-07\"", "to: \"2027-01-12\""),

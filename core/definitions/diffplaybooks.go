@@ -196,7 +196,7 @@ func diffSchedules(before, after *Set, from time.Time) []Change {
 	changes := diffNamed(KindSchedule, old, now,
 		func(s *playbooks.Schedule) string { return fmt.Sprintf("%s %s", s.Cron, s.Timezone) },
 		func(c *Change, a, b *playbooks.Schedule) {
-			reportFields(c, "", scheduleFields(a), scheduleFields(b), nil)
+			reportFields(c, "", scheduleFields(a), scheduleFields(b), []string{"vars"})
 		})
 	for i := range changes {
 		c := &changes[i]
