@@ -136,7 +136,7 @@ func (l *loader) readable(e entry) bool {
 	case e.kind == special:
 		d.Message, d.Expected = "not a regular file", "a regular file"
 	case e.size > MaxFileSize:
-		d.Message, d.Hint = fmt.Sprintf("the file is larger than %d MiB", MaxFileSize>>20), "keep large files outside the folders of definitions"
+		d.Message, d.Hint = fmt.Sprintf("the file is larger than %d MiB", MaxFileSize>>20), "keep large files outside the folders that the project reads"
 	default:
 		return true
 	}
