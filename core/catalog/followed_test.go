@@ -71,8 +71,8 @@ func TestTwoServersPutOneCommit(t *testing.T) {
 	}
 }
 
-// A server that was stopped for a while between its look at the branch and the ledger brings back
-// no commit that another one found gone later.
+// A server that was stopped for a while after it polled the branch, before it wrote the ledger,
+// brings back no commit that another one found gone later.
 func TestALateServerBringsNothingBack(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -337,7 +337,7 @@ func TestGitAnOlderBranchIsReported(t *testing.T) {
 	})
 }
 
-// A commit that edits no more than a file that playbooks send says so, also when the server was
+// A commit that edits only a file that playbooks send has a change, also when the server was
 // started again since the commit before.
 func TestGitACommitOfAFileThatPlaybooksSend(t *testing.T) {
 	fake(t, func(l *lab) {

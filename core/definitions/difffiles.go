@@ -109,8 +109,8 @@ func (c *FileChange) compare(old, now []byte, room int) {
 	c.Text = strings.ToValidUTF8(text, "?")
 }
 
-// diffSent adds the files beside playbooks that differ. Nothing is known of those of a set that comes
-// from no commit.
+// diffSent adds the files beside playbooks that differ. Those of a set without a commit are not
+// known.
 func diffSent(out []Change, before, after []entry) []Change {
 	if before == nil || after == nil {
 		return out

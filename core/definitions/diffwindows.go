@@ -152,7 +152,7 @@ func approvals(s *windows.Set) map[string]*windows.Approval {
 	return out
 }
 
-// shortNames maps the keys of approvals to how people are told them: by the id, where it is of one
+// shortNames maps the keys of approvals to their names for people: the id, where it is of one
 // place.
 func shortNames(was, is map[string]*windows.Approval) map[string]string {
 	places, names := map[string]int{}, map[string]string{}
@@ -201,8 +201,8 @@ func changedApprovals(c *Change, old, now approved) {
 	}
 }
 
-// changedGiven says which approvals under approvals: of a set come, go and change, however far ahead
-// their windows are and whatever work they are for.
+// changedGiven reports which approvals under approvals: of a set come, go and change, however far
+// ahead their windows are, and for any work.
 func changedGiven(c *Change, before, after []*windows.Given) {
 	index := func(given []*windows.Given) map[string]*windows.Given {
 		out := map[string]*windows.Given{}

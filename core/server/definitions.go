@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	applyBody = 32 << 20 // more than definitions.MaxSize in base64: a larger project is told its limit
+	applyBody = 32 << 20 // more than definitions.MaxSize in base64, so that a larger project gets the error that names it
 	applyTime = time.Minute
 )
 
