@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core/definitions"
 )
 
-// Changes that are too long lose their hosts, and then the last half of them is left out and counted.
+// Changes that are too long lose their hosts. Then the last half of them is left out and counted.
 func TestStoredChangesAreShortened(t *testing.T) {
 	t.Parallel()
 	all := []definitions.Change{{Name: "a", HostsCome: []string{"h"}}, {Name: "b", HostsGo: []string{"h"}}, {Name: "c"}, {Name: "d"}, {Name: "e"}}
