@@ -115,7 +115,7 @@ type Apply struct {
 
 // Change is one thing in which definitions differ.
 type Change struct {
-	Kind        string    `json:"kind" doc:"playbook, schedule, window_set, freeze, holidays, secret, channel, routes, tenant or host"`
+	Kind        string    `json:"kind" doc:"playbook, schedule, window_set, freeze, holidays, secret, channel, routes, tenant, host or file"`
 	Name        string    `json:"name"`
 	Action      string    `json:"action" doc:"added, removed or changed"`
 	Details     []string  `json:"details"`

@@ -31,7 +31,21 @@ type stored struct {
 	LeftOut int                 `json:"left_out,omitempty"`
 }
 
-// maxKept is how many changes are kept of a version. Those of hosts come last.
+// shorten leaves out the hosts of the changes, and then half of the changes: the project itself
+// always has room. It reports whether there was anything to leave out.
+func (s *stored) shorten() bool {
+	all := slices.Clone(s.Changes.Changes)
+	kept := len(all) / 2
+	for i := range all {
+		if c := &all[i]; len(c.HostsCome)+len(c.HostsGo) > 0 {
+			c.HostsCome, c.HostsGo, kept = nil, nil, len(all)
+		}
+	}
+	s.Changes.Changes, s.LeftOut = all[:kept], s.LeftOut+len(all)-kept
+	return len(all) > 0
+}
+
+// maxKept is how many changes are kept of a version. Those of hosts and files come last.
 const maxKept = 500
 
 // Applied is the result of Apply.
@@ -99,6 +113,9 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 		at.Changes.Changes, at.LeftOut = changes.Changes[:kept], len(changes.Changes)-kept
 	}
 	data, err := json.Marshal(at)
+	for err == nil && len(data) > ledger.MaxDocument && at.shorten() {
+		data, err = json.Marshal(at)
+	}
 	if err != nil {
 		return Applied{}, fmt.Errorf("write the project: %w", err)
 	}

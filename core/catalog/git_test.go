@@ -336,3 +336,24 @@ func TestGitAnOlderBranchIsReported(t *testing.T) {
 		l.within(5*time.Minute, c, next)
 	})
 }
+
+// A commit that edits only a file that playbooks send has a change, also when the server was
+// started again since the commit before.
+func TestGitACommitOfAFileThatPlaybooksSend(t *testing.T) {
+	fake(t, func(l *lab) {
+		r, dir := l.repo(), t.TempDir()
+		first := r.commit("", "playbooks/files/motd", "one\n")
+		c, stop := l.server("s1", following(r, dir, time.Minute))
+		l.at(c, first)
+		l.until("it is kept", func() bool { return c.Status().Git.State == definitions.Following })
+		stop()
+		c, stop = l.server("s1", following(r, dir, time.Minute))
+		defer func() { stop() }()
+		l.until("it has looked", func() bool { return c.Status().Git.State == definitions.Following })
+		second := r.commit("", "playbooks/files/motd", "two\n")
+		l.at(c, second)
+		if all := c.Current().Changes.Changes; len(all) != 1 || all[0].Kind != definitions.KindFile || all[0].Name != "playbooks/files/motd" {
+			t.Errorf("%+v", all)
+		}
+	})
+}

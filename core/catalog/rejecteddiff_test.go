@@ -117,3 +117,24 @@ func TestVersionThatAServerCannotReadShowsItsChanges(t *testing.T) {
 		}
 	})
 }
+
+// The files without mistakes may name a tenant whose hosts only a source of the server has.
+func TestRejectedCommitKnowsTheSources(t *testing.T) {
+	fake(t, func(l *lab) {
+		r, other := l.repo(), newCMDB(1)
+		const eyes = "four_eyes: [carol]\n"
+		good := r.commit("", "windows/w.yaml", nights, "turnus.yaml", eyes)
+		c, stop := l.server("s1", func(cfg *catalog.Config) {
+			following(r, t.TempDir(), time.Minute)(cfg)
+			other.of("s1")(cfg)
+			cfg.Sources[0].Tenant = "carol"
+		})
+		defer stop()
+		l.at(c, good)
+		r.commit("cron: nonsense", "windows/w.yaml", strings.Replace(nights, "22:00", "23:00", 1), "turnus.yaml", eyes)
+		l.until("it is rejected", func() bool { return l.wrong(c) != nil })
+		if got := l.wrong(c).Changes; len(got.Changes) != 1 || got.Changes[0].Kind != definitions.KindWindowSet || got.At.IsZero() {
+			t.Errorf("%+v", got)
+		}
+	})
+}

@@ -16,13 +16,25 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
+// maxRaces is how often followed may find that another server was faster.
+const maxRaces = 10
+
 // followed takes what the follower of the branch found. Servers that follow one branch may see its
-// tips at different times: one that is behind must not bring back what another has replaced.
-func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
+// tips at different times: one that is behind must not bring back what another has replaced. They
+// may also put the same tip at the same time: the version that came first is compared again.
+func (c *Catalog) followed(ctx context.Context, u definitions.Update) (err error) {
+	for lost, n := true, 0; lost && n < maxRaces; n++ {
+		lost, err = c.followOnce(ctx, u)
+	}
+	return err
+}
+
+// followOnce is one attempt of followed; lost reports that another server put a version meanwhile.
+func (c *Catalog) followOnce(ctx context.Context, u definitions.Update) (lost bool, err error) {
 	rev := u.Set.Revision
 	now, err := c.standing(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	at, clock := c.follower.Status(), time.Now().UTC()
 	base := Base{ID: rev.Commit, At: rev.CommittedAt, Branch: at.Repository + " " + at.Branch, Seen: u.Asked.UTC()}
@@ -31,16 +43,19 @@ func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
 	}
 	switch was := now.Base; {
 	case was.ID == rev.Commit: // what was applied by hand since holds
-		return nil
+		return false, nil
 	case was.ID == "" || newer(u, base, was, clock):
 	case was.Branch == "" || was.Branch == base.Branch || u.Asked.IsZero():
-		return nil
+		return false, nil
 	default: // else the operator who changed the branch would wait for it
-		return fmt.Errorf("commit %s of %s is older than commit %.12s of %s, whose project is in use: %w\nhint: git commit --allow-empty on the branch that is followed now",
+		return false, fmt.Errorf("commit %s of %s is older than commit %.12s of %s, whose project is in use: %w\nhint: git commit --allow-empty on the branch that is followed now",
 			rev.Short(), base.Branch, was.ID, was.Branch, core.ErrConflict)
 	}
+	if b := u.Before; b != nil && now.own != nil && b.Revision == now.own.Revision && b.Hash() == now.own.Hash() {
+		now.own = b // the ledger's has no files that playbooks send
+	}
 	_, err = c.put(ctx, "git: "+rev.Author, u.Set, FromGit, base, now)
-	return err
+	return errors.Is(err, core.ErrConflict), err
 }
 
 // newer reports whether what a follower found takes the place of what was put before. Of two that
@@ -50,10 +65,10 @@ func newer(u definitions.Update, found, was Base, now time.Time) bool {
 	switch {
 	case u.Asked.IsZero(): // what was on this server's disk; the ledger's is what it would have become
 		return false
-	case u.Before != nil && u.Before.Revision.Commit == was.ID:
-		return u.Set.Revision.Commit != was.ID
-	case was.Branch == found.Branch && !was.Seen.After(now):
+	case was.Branch == found.Branch && !was.Seen.After(now): // also where this server was slow to come here
 		return found.Seen.After(was.Seen)
+	case u.Before != nil && u.Before.Revision.Commit == was.ID:
+		return true
 	default: // another branch, or the clocks of servers differ: the commits decide
 		return !found.At.Before(was.At)
 	}
@@ -121,7 +136,11 @@ func (c *Catalog) takeFolder(ctx context.Context) error {
 		if err != nil || now.Base.ID == set.Hash() {
 			return err
 		}
-		if _, err = c.put(ctx, "folder", set, FromFolder, Base{ID: set.Hash()}, now); !errors.Is(err, core.ErrConflict) {
+		_, err = c.put(ctx, "folder", set, FromFolder, Base{ID: set.Hash()}, now)
+		if errors.Is(err, core.ErrInvalid) { // it will not get better until the folder changes
+			c.folderFailed(ctx, err)
+		}
+		if !errors.Is(err, core.ErrConflict) {
 			return err
 		}
 	}

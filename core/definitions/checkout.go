@@ -57,11 +57,11 @@ func (c *Checkout) Release() { c.release() }
 // open makes the folder ready, and forgets what a process that died left half done.
 func (c *checkouts) open() error {
 	if err := os.MkdirAll(c.dir, ownerOnly); err != nil {
-		return fmt.Errorf("definitions: make the folder of checkouts: %w", err)
+		return fmt.Errorf("project: make the folder of checkouts: %w", err)
 	}
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
-		return fmt.Errorf("definitions: %w", err)
+		return fmt.Errorf("project: %w", err)
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), staging) || strings.HasPrefix(e.Name(), leaving) {
@@ -130,6 +130,13 @@ func (c *checkouts) make(ctx context.Context, t *gitTree) (string, error) {
 	return dir, nil
 }
 
+// leave notes that a commit is no longer the current one: the time for which its checkout is kept
+// begins now, not when it was made.
+func (c *checkouts) leave(commit string) {
+	now := time.Now()
+	_ = os.Chtimes(filepath.Join(c.dir, commit), now, now) // one that is gone needs no time
+}
+
 // complete reports whether a folder holds every file in its size: a machine that lost power may
 // have left others.
 func complete(dir string, entries []entry) bool {
@@ -168,7 +175,7 @@ func (c *checkouts) write(ctx context.Context, t *gitTree, dir string, entries [
 	}
 	tmp, err := os.MkdirTemp(c.dir, staging)
 	if err != nil {
-		return fmt.Errorf("definitions: %w", err)
+		return fmt.Errorf("project: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -177,7 +184,7 @@ func (c *checkouts) write(ctx context.Context, t *gitTree, dir string, entries [
 	}()
 	root, err := os.OpenRoot(tmp)
 	if err != nil {
-		return fmt.Errorf("definitions: %w", err)
+		return fmt.Errorf("project: %w", err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	if err := t.blobs(ctx, files, func(e entry, r io.Reader) error { return writeFile(root, e, r) }); err != nil {
@@ -193,7 +200,7 @@ func (c *checkouts) write(ctx context.Context, t *gitTree, dir string, entries [
 		return err
 	}
 	if err := os.Rename(tmp, dir); err != nil {
-		return fmt.Errorf("definitions: %w", err)
+		return fmt.Errorf("project: %w", err)
 	}
 	return nil
 }
@@ -248,7 +255,7 @@ func readOnly(dir string) error {
 		return os.Chmod(p, dirMode) //nolint:gosec // for readers: the folder above is the owner's alone
 	})
 	if err != nil {
-		return fmt.Errorf("definitions: %w", err)
+		return fmt.Errorf("project: %w", err)
 	}
 	return nil
 }
@@ -262,7 +269,7 @@ func removeTree(dir string) error {
 		return nil // what cannot be read shows when it is removed
 	})
 	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("definitions: remove an old checkout: %w", err)
+		return fmt.Errorf("project: remove an old checkout: %w", err)
 	}
 	return nil
 }
@@ -272,7 +279,7 @@ func removeTree(dir string) error {
 func (c *checkouts) trim(current string, keep int, young time.Duration) error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
-		return fmt.Errorf("definitions: %w", err)
+		return fmt.Errorf("project: %w", err)
 	}
 	type folder struct {
 		commit string
@@ -324,7 +331,7 @@ func (c *checkouts) remove(commit string) error {
 	err := os.Rename(filepath.Join(c.dir, commit), old)
 	c.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("definitions: %w", err)
+		return fmt.Errorf("project: %w", err)
 	}
 	return removeTree(old)
 }

@@ -27,11 +27,12 @@ const (
 	KindSecret    Kind = "secret"
 	KindChannel   Kind = "channel"
 	KindRoutes    Kind = "routes"
-	KindHost      Kind = "host"
 	KindTenant    Kind = "tenant" // what turnus.yaml says of it
+	KindHost      Kind = "host"
+	KindFile      Kind = "file" // one that playbooks may send
 )
 
-var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindSecret, KindChannel, KindRoutes, KindTenant, KindHost}
+var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindSecret, KindChannel, KindRoutes, KindTenant, KindHost, KindFile}
 
 // Action is the effect of a change on a thing.
 type Action string
@@ -94,12 +95,16 @@ func DiffGiven(before, after *Set, given []windows.Given, from time.Time) Change
 		after = nothing()
 	}
 	out := Changes{Old: before.Revision, New: after.Revision, At: from.UTC(), Changes: []Change{}}
-	if before == after || before.Hash() == after.Hash() {
+	if before == after {
+		return out
+	}
+	out.Changes = diffSent(out.Changes, before.sent, after.sent)
+	if before.Hash() == after.Hash() {
 		return out
 	}
 	out.Changes = append(out.Changes, diffPlaybooks(before, after)...)
 	out.Changes = append(out.Changes, diffSchedules(before, after, from)...)
-	out.Changes = append(out.Changes, diffWindowSets(before.Windows.WithGiven(given), after.Windows.WithGiven(given), from)...)
+	out.Changes = append(out.Changes, diffWindowSets(before.Windows, after.Windows, given, from)...)
 	out.Changes = append(out.Changes, diffNamed(KindFreeze, before.Windows.Freezes, after.Windows.Freezes, describeFreeze, nil)...)
 	out.Changes = append(out.Changes, diffNamed(KindHolidays, before.Windows.Holidays, after.Windows.Holidays, describeHolidays, changedHolidays)...)
 	out.Changes = append(out.Changes, diffSecrets(before, after)...)

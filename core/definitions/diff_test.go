@@ -48,6 +48,8 @@ func TestDiffSaysWhatMatters(t *testing.T) {
 		"new host":        {good(), edited(good(), hosts, "  c:", "  d: {customer: acme}\n  c:"), "+ host d\n    d, customer acme\n"},
 		"schedule": {good(), edited(good(), playbook, "0 3 * * 1", "30 4 * * 2"),
 			"~ playbook patch\n    its schedule\n~ schedule patch\n    cron: 0 3 * * 1 -> 30 4 * * 2\n    next fire time Tue 2026-11-24 04:30 CET, not Mon 2026-11-23 03:00 CET\n"},
+		"schedule's vars": {edited(good(), playbook, "timezone: Europe/Zurich}", "timezone: Europe/Zurich, vars: {token: hush1}}"), edited(good(), playbook, "timezone: Europe/Zurich}", "timezone: Europe/Zurich, vars: {token: hush2}}"),
+			"~ schedule patch\n    vars: token\n"},
 		"schedule goes": {good(), edited(good(), playbook, "schedule: {cron: \"0 3 * * 1\", timezone: Europe/Zurich}\n", ""), "- schedule patch\n    0 3 * * 1 Europe/Zurich\n    next fire time was Mon 2026-11-23 03:00 CET\n"},
 		"window later":  {good(), edited(good(), sets, `from: "22:00"`, `from: "23:00"`), "~ window set sat\n    rule night: from: 22h0m0s -> 23h0m0s\n    adds 7, removes 7 occurrences in the next 60 days\n"},
 		"freeze": {good(), edited(good(), sets, "to: \"2027-01-07\"", "to: \"2027-01-12\""),
@@ -201,5 +203,90 @@ func TestFaultS13DiffSaysWhoDemandsFourEyes(t *testing.T) {
 		if text := textOf(t, c); !strings.Contains(text, "~ tenant acme\n    "+want) {
 			t.Errorf("%s", text)
 		}
+	}
+}
+
+// A commit may edit no more than a file that playbooks send: hosts get another one.
+func TestDiffNamesTheFilesThatPlaybooksSend(t *testing.T) {
+	t.Parallel()
+	const file = "playbooks/files/install.sh"
+	r := newRepo(t, with(good(), file, "one\n", "playbooks/files/gone", "x\n"))
+	first := r.head()
+	second := r.commit("second", with(good(), file, "two\n", "playbooks/deep/new", "x\n", "README.md", "other\n", "playbooks/.hidden", "x\n"))
+	r.git("update-index", "--chmod=+x", file)
+	r.git("commit", "--quiet", "--no-verify", "-m", "third")
+	third := r.head()
+	load := func(commit string) *Set {
+		t.Helper()
+		set, err := LoadRevision(t.Context(), r.dir, commit, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	want := "+ file playbooks/deep/new\n- file playbooks/files/gone\n~ file playbooks/files/install.sh\n    its content\n1 added, 1 removed, 1 changed\n"
+	if got := textOf(t, Diff(load(first), load(second), noon)); got != want {
+		t.Errorf("got\n%s\nexpected\n%s", got, want)
+	}
+	if got := textOf(t, Diff(load(second), load(third), noon)); !strings.Contains(got, "install.sh\n    its mode\n") {
+		t.Error(got)
+	}
+	if c := Diff(load(first), mustSet(t, good()), noon); !c.Empty() {
+		t.Errorf("with documents, of whose other files nothing is known: %+v", c.Changes)
+	}
+}
+
+// An included file has its own defaults and outputs, beside its steps.
+func TestDiffNamesWhatAnIncludedFileSays(t *testing.T) {
+	t.Parallel()
+	const file = "playbooks/steps/site.yaml"
+	tree := func() map[string]string {
+		return with(good(), file, "params: {color: {type: string, default: hush}}\nsteps: [{name: one, uses: command, with: {run: date}}]\noutputs: {kind: web}\n",
+			"playbooks/site.yaml", "playbook: site\ntargets: true\nsteps: [{name: all, include: steps/site.yaml}]\n")
+	}
+	for what, c := range map[string]struct{ from, to, want string }{
+		"default": {"default: hush", "default: hush2", "    steps/site.yaml: params: color\n"},
+		"output":  {"kind: web", "kind: db", "    steps/site.yaml: outputs: kind\n"},
+		"comment": {"params:", "# here\nparams:", "    only comments or layout\n"},
+		"step":    {"run: date", "run: w", "    step all/one: with: run\n"},
+	} {
+		got := textOf(t, Diff(mustSet(t, tree()), mustSet(t, edited(tree(), file, c.from, c.to)), noon))
+		if want := "~ playbook site\n" + c.want + "0 added, 0 removed, 1 changed\n"; got != want {
+			t.Errorf("%s: got\n%s\nexpected\n%s", what, got, want)
+		}
+	}
+}
+
+// Approvals under approvals: are named whenever their windows are, and whatever work they are for.
+func TestDiffNamesApprovalsThatStandApart(t *testing.T) {
+	t.Parallel()
+	const file = "windows/decisions.yaml"
+	bound := ", targets: \"sha256:" + strings.Repeat("0", 64) + "\""
+	const at = "2026-11-01T00:00:00Z"
+	entry := "  - {set: sat, id: CHG7, by: acme/ann, at: \"" + at + "\", from: \"2027-06-01T00:00:00Z\"" + bound + "}\n"
+	revoked := "  - {set: sat, rule: night, by: bob, at: \"" + at + "\", state: revoked}\n"
+	tree := func(entries string) map[string]string { return with(good(), file, "approvals:\n"+entries) }
+	none := with(good(), file, "approvals: []\n")
+	for what, c := range map[string]struct {
+		from, to map[string]string
+		want     string
+	}{
+		"added":   {none, tree(entry), "adds approval CHG7 of the set by acme/ann at " + at + " (approved)"},
+		"removed": {tree(entry), none, "removes approval CHG7 of the set by acme/ann at " + at + " (approved)"},
+		"unbound": {tree(entry), edited(tree(entry), file, bound, ""), "approval CHG7 of the set by acme/ann at " + at + ": targets: sha256:" + strings.Repeat("0", 64) + " -> none"},
+		"revoked": {tree(entry), tree(entry + revoked), "adds approval of rule night by bob at " + at + " (revoked)"},
+	} {
+		got := textOf(t, Diff(mustSet(t, c.from), mustSet(t, c.to), noon))
+		if !strings.HasPrefix(got, "~ window set sat\n    "+c.want+"\n") {
+			t.Errorf("%s: got\n%s\nexpected\n%s", what, got, c.want)
+		}
+	}
+	// One id may be of several rules.
+	two := edited(good(), "windows/sets.yaml", "    deny:", "      - {id: day, rrule: \"FREQ=WEEKLY;BYDAY=SU\", from: \"10:00\", to: \"12:00\", approval: {id: CHG1, by: cab}}\n    deny:")
+	two = edited(two, "windows/sets.yaml", "to: \"+1d 04:00\"}", "to: \"+1d 04:00\", approval: {id: CHG1, by: cab}}")
+	before := mustSet(t, two)
+	one := edited(two, "windows/sets.yaml", "to: \"12:00\", approval: {id: CHG1, by: cab}}", "to: \"12:00\", approval: {id: CHG1, by: cab, state: proposed}}")
+	if got := textOf(t, Diff(before, mustSet(t, one), noon)); !strings.Contains(got, "    approval CHG1 of rule day: state: ") {
+		t.Error(got)
 	}
 }

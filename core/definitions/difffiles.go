@@ -109,4 +109,39 @@ func (c *FileChange) compare(old, now []byte, room int) {
 	c.Text = strings.ToValidUTF8(text, "?")
 }
 
+// diffSent adds the files beside playbooks that differ. Those of a set without a commit are not
+// known.
+func diffSent(out []Change, before, after []entry) []Change {
+	if before == nil || after == nil {
+		return out
+	}
+	index := func(files []entry) map[string]entry {
+		m := make(map[string]entry, len(files))
+		for _, e := range files {
+			m[e.path] = e
+		}
+		return m
+	}
+	was, is := index(before), index(after)
+	for _, p := range unionKeys(was, is) {
+		old, had := was[p]
+		now, has := is[p]
+		c := Change{Kind: KindFile, Name: p, Action: Changed, Details: []string{}}
+		switch {
+		case old == now:
+			continue
+		case !had:
+			c.Action = Added
+		case !has:
+			c.Action = Removed
+		case old.blob != now.blob:
+			c.report("its content")
+		default:
+			c.report("its mode")
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
 func isText(data []byte) bool { return utf8.Valid(data) && !bytes.ContainsRune(data, 0) }

@@ -64,6 +64,7 @@ func changedPlaybook(c *Change, p, q *playbooks.Playbook) {
 		delete(is, key)
 	}
 	reportFields(c, "", was, is, []string{"vars"})
+	changedIncluded(c, p.Included, q.Included)
 	switch {
 	case len(c.Details) > said:
 	case scheduled:
@@ -73,7 +74,26 @@ func changedPlaybook(c *Change, p, q *playbooks.Playbook) {
 	}
 }
 
-// plainYAML is a playbook as plain values. The source is known to be good.
+// changedIncluded reports what an included file says beside its steps and handlers, without values
+// of params: as with vars, they may be what should not be shown.
+func changedIncluded(c *Change, before, after map[string]string) {
+	for _, file := range unionKeys(before, after) {
+		old, had := before[file]
+		now, has := after[file]
+		if !had || !has { // the include comes or goes
+			continue
+		}
+		was, is := plainYAML([]byte(old)), plainYAML([]byte(now))
+		for _, key := range []string{"steps", "handlers"} {
+			delete(was, key)
+			delete(is, key)
+		}
+		reportFields(c, file+": ", was, is, []string{"params", "outputs"})
+	}
+}
+
+// plainYAML is a playbook, or a file that it includes, as plain values. The source is known to be
+// good.
 func plainYAML(source []byte) map[string]any {
 	out := map[string]any{}
 	if n, err := yamlread.Root(source); err == nil && n != nil {
@@ -176,7 +196,7 @@ func diffSchedules(before, after *Set, from time.Time) []Change {
 	changes := diffNamed(KindSchedule, old, now,
 		func(s *playbooks.Schedule) string { return fmt.Sprintf("%s %s", s.Cron, s.Timezone) },
 		func(c *Change, a, b *playbooks.Schedule) {
-			reportFields(c, "", scheduleFields(a), scheduleFields(b), nil)
+			reportFields(c, "", scheduleFields(a), scheduleFields(b), []string{"vars"})
 		})
 	for i := range changes {
 		c := &changes[i]

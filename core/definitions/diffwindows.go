@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/windows"
 )
 
-func diffWindowSets(before, after *windows.Definitions, from time.Time) []Change {
+// diffWindowSets compares window sets where a server has approvals beside those of the definitions.
+func diffWindowSets(before, after *windows.Definitions, given []windows.Given, from time.Time) []Change {
+	oldGiven, newGiven := before.Given, after.Given
+	before, after = before.WithGiven(given), after.WithGiven(given)
 	if reflect.DeepEqual(fieldsOf(before), fieldsOf(after)) {
 		return nil
 	}
@@ -31,6 +35,7 @@ func diffWindowSets(before, after *windows.Definitions, from time.Time) []Change
 			c.report("would have opened %s in the next %d days", times(len(was[name])), DiffDays)
 		default:
 			changedSet(&c, approved{old, before.HashOf(old)}, approved{now, after.HashOf(now)})
+			changedGiven(&c, oldGiven, newGiven)
 			for _, g := range before.Voids(after, name, from) {
 				c.Voids = append(c.Voids, clean(wordName(g)))
 			}
@@ -132,24 +137,40 @@ func changedSet(c *Change, from, to approved) {
 	}
 }
 
-// approvals of a set and of its rules, by id.
+// approvals of a set and of its rules, by id and place: several may have one id.
 func approvals(s *windows.Set) map[string]*windows.Approval {
 	out := map[string]*windows.Approval{}
 	put := func(where string, a *windows.Approval) {
-		if a == nil {
-			return
+		if a != nil {
+			out[strings.TrimSpace(a.ID+" of "+where)] = a
 		}
-		id := a.ID
-		if id == "" {
-			id = "of " + where
-		}
-		out[id] = a
 	}
 	put("the set", s.Approval)
 	for i := range s.Allow {
 		put("rule "+s.Allow[i].ID, s.Allow[i].Approval)
 	}
 	return out
+}
+
+// shortNames maps the keys of approvals to their names for people: the id, where it is of one
+// place.
+func shortNames(was, is map[string]*windows.Approval) map[string]string {
+	places, names := map[string]int{}, map[string]string{}
+	id := func(key string) string {
+		if a := is[key]; a != nil {
+			return a.ID
+		}
+		return was[key].ID
+	}
+	for _, key := range unionKeys(was, is) {
+		places[id(key)]++
+	}
+	for _, key := range unionKeys(was, is) {
+		if names[key] = key; id(key) != "" && places[id(key)] == 1 {
+			names[key] = id(key)
+		}
+	}
+	return names
 }
 
 // approved is a window set, and what an approval of it is bound to.
@@ -162,8 +183,9 @@ type approved struct {
 // that are bound to what the set said before.
 func changedApprovals(c *Change, old, now approved) {
 	was, is := approvals(old.set), approvals(now.set)
-	for _, id := range unionKeys(was, is) {
-		a, b := was[id], is[id]
+	names := shortNames(was, is)
+	for _, key := range unionKeys(was, is) {
+		id, a, b := names[key], was[key], is[key]
 		switch {
 		case a == nil:
 			c.report("adds approval %s (%s)", id, state(b))
@@ -179,13 +201,42 @@ func changedApprovals(c *Change, old, now approved) {
 	}
 }
 
+// changedGiven reports which approvals under approvals: of a set come, go and change, however far
+// ahead their windows are, and for any work.
+func changedGiven(c *Change, before, after []*windows.Given) {
+	index := func(given []*windows.Given) map[string]*windows.Given {
+		out := map[string]*windows.Given{}
+		for _, g := range given {
+			if g.Set == c.Name {
+				out[strings.TrimSpace(g.ID+" "+ruleOf(g))+" by "+g.By+" at "+g.At.UTC().Format(time.RFC3339Nano)] = g
+			}
+		}
+		return out
+	}
+	was, is := index(before), index(after)
+	for _, id := range unionKeys(was, is) {
+		a, b := was[id], is[id]
+		switch {
+		case a == nil:
+			c.report("adds approval %s (%s)", id, state(&b.Approval))
+		case b == nil:
+			c.report("removes approval %s (%s)", id, state(&a.Approval))
+		default:
+			reportFields(c, "approval "+id+": ", fieldsOf(a), fieldsOf(b), nil)
+		}
+	}
+}
+
 // wordName names an approval apart from its set: people give them without an id as well.
 func wordName(g *windows.Given) string {
-	where := "of the set"
+	return cmp.Or(g.ID, ruleOf(g)) + " by " + g.By
+}
+
+func ruleOf(g *windows.Given) string {
 	if g.Rule != "" {
-		where = "of rule " + g.Rule
+		return "of rule " + g.Rule
 	}
-	return cmp.Or(g.ID, where) + " by " + g.By
+	return "of the set"
 }
 
 func state(a *windows.Approval) string {

@@ -56,7 +56,7 @@ type encoded struct {
 func (s *Set) Encode() ([]byte, error) {
 	data, err := json.Marshal(encoded{encodingVersion, s.Hash(), s.Revision, s.docs})
 	if err != nil {
-		return nil, fmt.Errorf("write definitions: %w", err)
+		return nil, fmt.Errorf("write the project: %w", err)
 	}
 	return data, nil
 }
@@ -64,7 +64,7 @@ func (s *Set) Encode() ([]byte, error) {
 // Decode reads what Encode wrote, for FromDocuments. Errors wrap core.ErrInvalid.
 func Decode(data []byte) ([]Document, Revision, error) {
 	fail := func(format string, args ...any) ([]Document, Revision, error) {
-		return nil, Revision{}, fmt.Errorf("read definitions: %w: %w", core.ErrInvalid, fmt.Errorf(format, args...))
+		return nil, Revision{}, fmt.Errorf("read the project: %w: %w", core.ErrInvalid, fmt.Errorf(format, args...))
 	}
 	if len(data) > 2*MaxSize+MaxDocuments*maxPath {
 		return fail("%d bytes are too much", len(data))

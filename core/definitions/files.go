@@ -53,11 +53,11 @@ func filesOf(ctx context.Context, t tree, known *Set) (Files, error) {
 		if !l.set.layout.documents(e.path) && (known == nil || !known.layout.documents(e.path)) {
 			continue
 		}
-		if !l.readable(e) || size+e.size > MaxSize || len(read) == MaxDocuments {
+		if !l.readable(e) || size+e.bytes() > MaxSize || len(read) == MaxDocuments {
 			out.Unread = append(out.Unread, e.path)
 			continue
 		}
-		size += e.size
+		size += e.bytes()
 		read = append(read, e)
 	}
 	data, err := t.read(ctx, read)

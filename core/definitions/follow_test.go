@@ -339,6 +339,28 @@ func TestCheckoutsGoWhenNobodyUsesThem(t *testing.T) {
 	}
 }
 
+// A checkout that was the current one for long is kept for its time after the branch moved on: runs
+// of that commit may still send its files.
+func TestCheckoutIsKeptAfterTheBranchMovedOn(t *testing.T) {
+	r := newRepo(t, good())
+	w := follow(t, r.dir, func(o *FollowOptions) { o.Keep = 1 })
+	first := w.update()
+	w.state(Following)
+	old := time.Now().Add(-2 * w.o.KeepFor)
+	if err := os.Chtimes(first.Dir, old, old); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []string{"11", "12"} {
+		r.commit(n, edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: "+n))
+		w.Notify()
+		w.update()
+		w.state(Following)
+	}
+	if _, err := os.Stat(first.Dir); err != nil {
+		t.Errorf("its files are gone: %v", err)
+	}
+}
+
 // Many large commits on one day do not fill the disk, however young their checkouts are.
 func TestYoungCheckoutsAreBounded(t *testing.T) {
 	const commits = 14

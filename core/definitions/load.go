@@ -136,7 +136,7 @@ func (l *loader) readable(e entry) bool {
 	case e.kind == special:
 		d.Message, d.Expected = "not a regular file", "a regular file"
 	case e.size > MaxFileSize:
-		d.Message, d.Hint = fmt.Sprintf("the file is larger than %d MiB", MaxFileSize>>20), "keep large files outside the folders of definitions"
+		d.Message, d.Hint = fmt.Sprintf("the file is larger than %d MiB", MaxFileSize>>20), "keep large files outside the folders that the project reads"
 	default:
 		return true
 	}
@@ -152,12 +152,13 @@ func (l *loader) read() error {
 		if !l.set.layout.documents(e.path) || !l.readable(e) {
 			continue
 		}
-		if size += e.size; size > MaxSize {
-			l.fail(playbooks.Diagnostic{File: e.path, Message: fmt.Sprintf("the definitions are larger than %d MiB together", MaxSize>>20)})
+		if size += e.bytes(); size > MaxSize {
+			l.fail(playbooks.Diagnostic{File: e.path, Message: fmt.Sprintf("the files of the project are larger than %d MiB together", MaxSize>>20),
+				Hint: "a file that no part of the project reads does not count: keep large ones beside those parts"})
 			return nil
 		}
 		if files = append(files, e); len(files) > MaxDocuments {
-			l.fail(playbooks.Diagnostic{File: e.path, Message: fmt.Sprintf("the definitions are more than %d files", MaxDocuments)})
+			l.fail(playbooks.Diagnostic{File: e.path, Message: fmt.Sprintf("the project has more than %d files that are read", MaxDocuments)})
 			return nil
 		}
 	}

@@ -169,6 +169,9 @@ func (f *Follower) take(ctx context.Context, commit string, rewritten bool, aske
 		return err
 	}
 	f.bad, f.badErr = "", nil
+	if before != nil {
+		f.trees.leave(before.Revision.Commit)
+	}
 	f.mu.Lock()
 	f.set = set
 	f.status.Good, f.status.GoodSince = set.Revision, time.Now().UTC()

@@ -11,6 +11,7 @@ package definitions
 import (
 	"cmp"
 	"context"
+	"path"
 	"slices"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 	MaxEntries   = 200_000  // files of the tree, artifacts included
 	MaxDocuments = 20_000   // files that are read
 	MaxFileSize  = 10 << 20 // bytes of one file that is read
-	MaxSize      = 64 << 20 // bytes of all files that are read
+	MaxSize      = 11 << 20 // bytes of all files that are read, with their paths: the ledger keeps them as one document
 	maxPath      = 1024     // bytes
 	maxFolders   = 32       // levels
 	maxProblems  = 200      // reported together
@@ -47,6 +48,7 @@ type Set struct {
 	fourEyes []string       // tenants whose runs need another person's approval
 	weights  map[string]int // of tenants; 1 of those that are not named
 	docs     []Document     // by path
+	sent     []entry        // of a commit: files beside playbooks, which those may send; nil: not known
 	windows  []windows.Document
 	layout   layout
 	others   []HostSource          // of WithHosts
@@ -149,5 +151,31 @@ func loadTree(ctx context.Context, t tree, o Options) (*Set, error) {
 		return nil, bounded(l.problems)
 	}
 	l.set.Warnings = bounded(slices.Concat(l.set.apart, l.warnings))
+	if _, ok := t.(*gitTree); ok {
+		l.set.sent = l.set.beside(entries)
+	}
 	return l.set, nil
+}
+
+// beside returns the files below the folders of playbooks that are no documents.
+func (s *Set) beside(entries []entry) []entry {
+	folders := map[string]bool{}
+	for _, p := range s.Playbooks {
+		folders[path.Dir(p.File)] = true
+	}
+	out := []entry{}
+	for _, e := range entries {
+		if hidden(e.path) || s.layout.documents(e.path) {
+			continue
+		}
+		for dir := path.Dir(e.path); ; dir = path.Dir(dir) {
+			if folders[dir] {
+				out = append(out, e)
+			}
+			if folders[dir] || dir == "." {
+				break
+			}
+		}
+	}
+	return out
 }

@@ -44,6 +44,9 @@ type entry struct {
 	blob string // of a commit
 }
 
+// bytes counts what MaxSize bounds of a file.
+func (e entry) bytes() int64 { return e.size + int64(len(e.path)) }
+
 // checkPath reports why a tree must not have a path, or "".
 func checkPath(p string) string {
 	switch {
@@ -88,9 +91,9 @@ func openFolder(_ context.Context, dir string) (*folder, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("definitions %s: %w: no such folder", dir, core.ErrInvalid)
+			return nil, fmt.Errorf("project %s: %w: no such folder", dir, core.ErrInvalid)
 		}
-		return nil, fmt.Errorf("definitions: %w", err)
+		return nil, fmt.Errorf("project: %w", err)
 	}
 	return &folder{dir, root}, nil
 }
@@ -102,7 +105,7 @@ func (f *folder) list(ctx context.Context) ([]entry, error) {
 	err := fs.WalkDir(f.root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return fmt.Errorf("definitions %s: %w", f.dir, err)
+			return fmt.Errorf("project %s: %w", f.dir, err)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case p == ".":
@@ -154,7 +157,7 @@ func (f *folder) read(ctx context.Context, files []entry) ([][]byte, error) {
 		}
 		data, err := f.readOne(e)
 		if err != nil {
-			return nil, fmt.Errorf("definitions %s: read %s: %w", f.dir, e.path, err)
+			return nil, fmt.Errorf("project %s: read %s: %w", f.dir, e.path, err)
 		}
 		out = append(out, data)
 	}

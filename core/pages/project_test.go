@@ -23,7 +23,7 @@ func TestProject(t *testing.T) {
 	edit := api.Change{Kind: "window_set", Name: "acme day", Action: "changed", Details: []string{"rule noon: to: 13h -> 14h", hostile}}
 	o.set("GET /v1/definitions/changes", api.DefinitionChanges{From: "abc122", To: "abc123", At: at, Changes: []api.Change{edit}, LeftOut: 3})
 	_, text = v.get("/project")
-	has(t, "a change that voids nothing", text, "abc122", "It voids no approval", "window set", "rule noon: to: 13h -&gt; 14h", "3 further changes")
+	has(t, "a change that voids nothing", text, "abc122", "None of these changes voids an approval", "window set", "rule noon: to: 13h -&gt; 14h", "3 further changes")
 	lacks(t, "a change that voids nothing", text, "It voids these approvals")
 	harmless(t, "a change that voids nothing", text)
 	edit.Voids = []string{"CHG7 by " + hostile}

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	applyBody = 96 << 20 // definitions.MaxSize in base64
+	applyBody = 32 << 20 // more than definitions.MaxSize in base64, so that a larger project gets the error that names it
 	applyTime = time.Minute
 )
 
