@@ -147,21 +147,15 @@ func (c *Controller) knownIncarnation(ctx context.Context, repair bool) (incarna
 }
 
 func (c *Controller) eachUnfinished(ctx context.Context, do func(ledger.Run) error) error {
-	for page := (ledger.Page{Limit: followPage}); ; {
-		runs, next, err := c.cfg.Ledger.Unfinished(ctx, page)
+	for r, err := range ledger.Each(ctx, followPage, c.cfg.Ledger.Unfinished) {
 		if err != nil {
 			return err
 		}
-		for _, r := range runs {
-			if err := do(r); err != nil {
-				return err
-			}
+		if err := do(r); err != nil {
+			return err
 		}
-		if next == "" {
-			return nil
-		}
-		page.Cursor = next
 	}
+	return nil
 }
 
 // eachStanding is eachUnfinished for what a server remembers of a run.

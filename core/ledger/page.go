@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,28 @@ func cut[T any](all []T, p Page, at func(T) cursor) ([]T, string) {
 		return all, at(all[n-1]).String()
 	}
 	return all, ""
+}
+
+// Each returns the entries of a list, size of them a page. An error is the last.
+func Each[T any](ctx context.Context, size int, list func(context.Context, Page) ([]T, string, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for p := (Page{Limit: size}); ; {
+			all, next, err := list(ctx, p)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, one := range all {
+				if !yield(one, nil) {
+					return
+				}
+			}
+			if p.Cursor = next; next == "" {
+				return
+			}
+		}
+	}
 }
 
 // listing is a list that is read by pages.

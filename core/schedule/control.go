@@ -377,24 +377,21 @@ func (c *Control) Align(ctx context.Context, all []Definition, on ledger.Basis, 
 		want[d.ID] = normal(d)
 	}
 	var changes []ledger.ScheduleChange
-	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
-		rows, next, err := c.ledger.Schedules(ctx, ledger.AllTenants(), page)
+	list := func(ctx context.Context, p ledger.Page) ([]ledger.Schedule, string, error) {
+		return c.ledger.Schedules(ctx, ledger.AllTenants(), p)
+	}
+	for row, err := range ledger.Each(ctx, ledger.MaxPage, list) {
 		if err != nil {
 			return 0, err
 		}
-		for _, row := range rows {
-			d, wanted := want[idOf(row)]
-			delete(want, d.ID)
-			change, err := c.aligned(row, d, wanted, now)
-			if err != nil {
-				return 0, err
-			}
-			if change != nil {
-				changes = append(changes, *change)
-			}
+		d, wanted := want[idOf(row)]
+		delete(want, d.ID)
+		change, err := c.aligned(row, d, wanted, now)
+		if err != nil {
+			return 0, err
 		}
-		if page.Cursor = next; next == "" {
-			break
+		if change != nil {
+			changes = append(changes, *change)
 		}
 	}
 	for _, d := range want {

@@ -50,18 +50,15 @@ func (s *Server) scheduleID(ctx context.Context, by caller, name string) (schedu
 		return schedule.ID{Tenant: by.token.Tenant, Name: name}, nil
 	}
 	var found []schedule.ID
-	for cursor := ""; ; {
-		all, next, err := s.cfg.Catalog.Schedules(ctx, by.scope, cursor, ledger.MaxPage)
+	list := func(ctx context.Context, p ledger.Page) ([]catalog.Schedule, string, error) {
+		return s.cfg.Catalog.Schedules(ctx, by.scope, p.Cursor, p.Limit)
+	}
+	for one, err := range ledger.Each(ctx, ledger.MaxPage, list) {
 		if err != nil {
 			return schedule.ID{}, err
 		}
-		for _, one := range all {
-			if id := one.Definition.ID; id.Name == name {
-				found = append(found, id)
-			}
-		}
-		if cursor = next; next == "" {
-			break
+		if id := one.Definition.ID; id.Name == name {
+			found = append(found, id)
 		}
 	}
 	switch len(found) {
