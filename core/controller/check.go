@@ -103,7 +103,7 @@ func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, incarna
 	if len(suspects) == 0 {
 		return nil, nil
 	}
-	if err := sleep(ctx, lag); err != nil {
+	if err := core.Sleep(ctx, lag); err != nil {
 		return nil, err
 	}
 	for _, r := range suspects {
@@ -225,15 +225,4 @@ func (c *Controller) enqueueOne(ctx context.Context, id string) error {
 		return err
 	}
 	return c.enqueue(ctx, incarnation, claim)[0]
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

@@ -31,7 +31,7 @@ func (c *Controller) putIn(ctx context.Context) {
 				c.emitRefuses(&refuses, err)
 			}
 		}
-		pause(ctx, tickEvery, c.putNow)
+		core.Pause(ctx, tickEvery, c.putNow)
 	}
 }
 
@@ -328,7 +328,7 @@ func (c *Controller) entered(runs []queue.Run) {
 		delete(c.entering, id)
 	}
 	c.mu.Unlock()
-	wake(c.wake)
+	core.Notify(c.wake)
 }
 
 // prepare reads a claimed run back, as far as it is not recorded, and begins its span.
