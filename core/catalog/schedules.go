@@ -198,8 +198,8 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 	return err
 }
 
-// SetPaused stops the launches of a schedule, or lets it continue with its next fire time. The audit
-// log has the reason.
+// SetPaused stops the launches of a schedule, or lets it continue with its next fire time. The
+// audit log has the reason.
 func (c *Catalog) SetPaused(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, paused bool, reason string) error {
 	if _, err := c.Schedule(ctx, scope, id); err != nil {
 		return err

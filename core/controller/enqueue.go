@@ -468,8 +468,8 @@ func (c *Controller) hold(ctx context.Context, id string) error {
 	return nil
 }
 
-// refuse ends a run that no queue can take, or that cannot be read back, with the reason. by is this
-// server's claim of it, if it has one; core.ErrConflict if another server has taken that over.
+// refuse ends a run that no queue can take, or that cannot be read back, with the reason. by is
+// this server's claim of it, if it has one; core.ErrConflict if another server has taken that over.
 func (c *Controller) refuse(ctx context.Context, run ledger.Run, why error, by ...ledger.Claim) error {
 	for _, claim := range by {
 		if err := c.cfg.Ledger.Held(ctx, claim); err != nil {

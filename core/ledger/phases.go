@@ -154,10 +154,10 @@ func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, reason core.Rea
 	return err
 }
 
-// Refuse ends a run that no queue can take, or that cannot be read: the first begun jobs that have
-// no outcome as lost, since they may have begun in a queue that was lost, the rest as cancelled. by
-// is the caller's claim of the run, if it has one; core.ErrConflict if that was taken over, because
-// the run may be in the queue.
+// Refuse ends a run that no queue can take, or that cannot be read. Of its jobs without an outcome
+// the first begun end as lost, since they may have begun in a queue that was lost, the rest as
+// cancelled. by is the caller's claim of the run, if it has one. If that was taken over, the run
+// may be in the queue: core.ErrConflict.
 func (l *Ledger) Refuse(ctx context.Context, id string, begun int, reason core.Reason, by ...Claim) error {
 	_, err := l.change(ctx, AllTenants(), id, "refuse run", func(t *tx, run *Run) error {
 		for _, c := range by {
