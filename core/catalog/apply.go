@@ -349,7 +349,7 @@ const publishFailed = "publishing the windows failed, retrying"
 func (c *Catalog) publishNow(ctx context.Context) {
 	if err := c.publish(ctx); err != nil {
 		c.trouble(ctx, publishFailed, err)
-		notify(c.notify)
+		core.Notify(c.notify)
 	}
 }
 
@@ -375,7 +375,7 @@ func (c *Catalog) edition() admission.Edition {
 		}
 		newest := set == now.Version && given == now.given
 		if !newest {
-			notify(c.notify)
+			core.Notify(c.notify)
 		}
 		return newest, nil
 	}}

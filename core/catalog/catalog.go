@@ -251,13 +251,5 @@ func (c *Catalog) Notify() {
 	if c.follower != nil {
 		c.follower.Notify()
 	}
-	notify(c.notify)
-}
-
-// notify fills a channel that has room for one.
-func notify(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
+	core.Notify(c.notify)
 }

@@ -401,7 +401,7 @@ func TestNoScheduleIsForgotten(t *testing.T) {
 		l.apply(c, docs("cron: \"*/7 * * * *\", catch_up: all", "playbooks/still.yaml",
 			"playbook: still\ntenant: acme\ntargets: true\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"* * * * *\"}\n"), 0)
 		still := schedule.ID{Tenant: "acme", Name: "still"}
-		if err := c.PauseSchedule(l.Context(), ledger.AllTenants(), "bob", still, "quiet"); err != nil {
+		if err := c.SetPaused(l.Context(), ledger.AllTenants(), "bob", still, true, "quiet"); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 20 {
@@ -436,7 +436,7 @@ func TestNoScheduleIsForgotten(t *testing.T) {
 		if err != nil || !s.State.Paused || s.State.Reason != "quiet" {
 			t.Errorf("%+v, %v", s, err)
 		}
-		if err := c.ResumeSchedule(l.Context(), ledger.AllTenants(), "bob", still, ""); err != nil {
+		if err := c.SetPaused(l.Context(), ledger.AllTenants(), "bob", still, false, ""); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(3 * time.Minute)

@@ -133,24 +133,22 @@ const pinAge = time.Hour
 
 // sweepPins deletes documents whose schedules are gone, or have pinned something else since.
 func (c *Catalog) sweepPins(ctx context.Context) error {
-	for cursor := ""; ; {
-		some, next, err := c.cfg.Ledger.Documents(ctx, ledger.AllTenants(), kindPinned, ledger.Page{Cursor: cursor, Limit: 5})
+	list := func(ctx context.Context, p ledger.Page) ([]ledger.Document, string, error) {
+		return c.cfg.Ledger.Documents(ctx, ledger.AllTenants(), kindPinned, p)
+	}
+	for d, err := range ledger.Each(ctx, 5, list) {
 		if err != nil {
 			return err
 		}
-		for _, d := range some {
-			if time.Since(d.Updated) < pinAge || c.isPinned(ctx, d) {
-				continue
-			}
-			err := c.cfg.Ledger.DeleteDocument(ctx, ledger.AllTenants(), "", d.Kind, d.Tenant, d.Name, d.Version)
-			if err != nil && !errors.Is(err, core.ErrConflict) && !errors.Is(err, core.ErrNotFound) {
-				return err
-			}
+		if time.Since(d.Updated) < pinAge || c.isPinned(ctx, d) {
+			continue
 		}
-		if cursor = next; next == "" {
-			return nil
+		err := c.cfg.Ledger.DeleteDocument(ctx, ledger.AllTenants(), "", d.Kind, d.Tenant, d.Name, d.Version)
+		if err != nil && !errors.Is(err, core.ErrConflict) && !errors.Is(err, core.ErrNotFound) {
+			return err
 		}
 	}
+	return nil
 }
 
 // isPinned reports whether a schedule launches what a document has.

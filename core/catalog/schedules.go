@@ -198,26 +198,18 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 	return err
 }
 
-// PauseSchedule stops its launches until it is resumed.
-func (c *Catalog) PauseSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, reason string) error {
-	return c.change(ctx, scope, id, func() error {
-		return c.control.Pause(ctx, id, reason, note(who, "schedule.pause", id, "", reason))
-	})
-}
-
-// ResumeSchedule lets it continue with its next fire time. The audit log has the reason.
-func (c *Catalog) ResumeSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, reason string) error {
-	return c.change(ctx, scope, id, func() error {
-		return c.control.Resume(ctx, id, note(who, "schedule.resume", id, "", reason))
-	})
-}
-
-func (c *Catalog) change(ctx context.Context, scope ledger.Scope, id schedule.ID, do func() error) error {
+// SetPaused stops the launches of a schedule, or lets it continue with its next fire time. The
+// audit log has the reason.
+func (c *Catalog) SetPaused(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, paused bool, reason string) error {
 	if _, err := c.Schedule(ctx, scope, id); err != nil {
 		return err
 	}
+	action := "schedule.resume"
+	if paused {
+		action = "schedule.pause"
+	}
 	defer c.engine.Check()
-	return do()
+	return c.control.SetPaused(ctx, id, paused, reason, note(who, action, id, "", reason))
 }
 
 // Backfill launches the fire times of a past range, those launched before excepted, and returns

@@ -138,37 +138,14 @@ func TestOnlyWhatMayBeRepeatedIsRepeated(t *testing.T) {
 	}
 }
 
-// Each run of a bulk has its own answer, and a lost answer is asked for again.
-func TestCreateRunsAnswersEachRun(t *testing.T) {
-	var asked atomic.Int32
-	c := served(t, func(w http.ResponseWriter, r *http.Request) {
-		var sent api.NewRuns
-		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil || len(sent.Runs) != 2 || sent.Runs[1].Key != "b" || sent.Runs[1].Playbook != "q" {
-			t.Errorf("%+v, %v", sent, err)
-		}
-		items := []api.CreatedRun{{Run: &api.Run{ID: "r"}}, {Index: 1, Error: &api.Problem{Status: 422, Detail: "validation failed", Errors: []api.Mistake{{Message: "expected a number", Location: "body.criticality"}}}}}
-		switch asked.Add(1) {
-		case 1:
-			answer(w, http.StatusServiceUnavailable, api.Problem{Detail: "a moment"})
-		case 2:
-			answer(w, http.StatusOK, List[api.CreatedRun]{Items: items})
-		default:
-			answer(w, http.StatusOK, List[api.CreatedRun]{Items: items[:1]})
-		}
+// Each mistake of a refused request has a line, with its place in the body.
+func TestErrorHasALineForEachMistake(t *testing.T) {
+	c := served(t, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusUnprocessableEntity, api.Problem{Detail: "validation failed", Errors: []api.Mistake{{Message: "expected a number", Location: "body.criticality"}}})
 	})
-	runs := []api.KeyedRun{{Key: "a", NewRun: api.NewRun{Playbook: "p"}}, {Key: "b", NewRun: api.NewRun{Playbook: "q"}}}
-	made, err := c.CreateRuns(t.Context(), runs)
-	if err != nil || len(made) != 2 || asked.Load() != 2 {
-		t.Fatalf("%+v, %v, asked %d times", made, err, asked.Load())
-	}
-	if made[0].Err != nil || made[0].Run.ID != "r" {
-		t.Errorf("%+v", made[0])
-	}
-	if want := "submit q: server " + c.Server() + ": validation failed\n  criticality: expected a number"; !errors.Is(made[1].Err, core.ErrInvalid) || made[1].Err.Error() != want {
-		t.Errorf("%v, expected %s", made[1].Err, want)
-	}
-	if _, err := c.CreateRuns(t.Context(), runs); !errors.Is(err, core.ErrUnknown) {
-		t.Errorf("an answer that is short: %v", err)
+	_, err := c.CreateRun(t.Context(), "", api.NewRun{Playbook: "q"})
+	if want := "submit q: server " + c.Server() + ": validation failed\n  criticality: expected a number"; !errors.Is(err, core.ErrInvalid) || err.Error() != want {
+		t.Errorf("%v, expected %s", err, want)
 	}
 }
 

@@ -70,12 +70,7 @@ func problemOf(server, what string, resp *http.Response) *Error {
 	if err != nil || !strings.Contains(resp.Header.Get("Content-Type"), "json") || json.Unmarshal(text, &reported) != nil {
 		reported = api.Problem{} // what a proxy says about itself is a page
 	}
-	reported.Status = resp.StatusCode
-	return errorOf(server, what, reported)
-}
-
-func errorOf(server, what string, reported api.Problem) *Error {
-	e := &Error{Server: server, What: what, Status: reported.Status, Detail: cmp.Or(reported.Detail, reported.Title), Err: kindOf(reported.Status)}
+	e := &Error{Server: server, What: what, Status: resp.StatusCode, Detail: cmp.Or(reported.Detail, reported.Title), Err: kindOf(resp.StatusCode)}
 	for _, p := range reported.Errors {
 		line := p.Message
 		if p.Location != "" {

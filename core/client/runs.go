@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -33,35 +32,6 @@ func (c *Client) Exec(ctx context.Context, key string, n api.NewExec) (api.Run, 
 	q := call{what: "exec", method: http.MethodPost, path: "/v1/exec", body: n, header: keyed(key), again: key != ""}
 	err := c.do(ctx, q, &run)
 	return run, err
-}
-
-// Created is the answer to one run of CreateRuns: Run, or why there is none.
-type Created struct {
-	Run api.Run
-	Err error
-}
-
-// CreateRuns asks for up to api.MaxNewRuns runs in one request. Each has its own answer, in their
-// order. It asks again when no answer comes, and may be called again with the same runs: a key
-// makes one run.
-func (c *Client) CreateRuns(ctx context.Context, runs []api.KeyedRun) ([]Created, error) {
-	what := fmt.Sprintf("submit %d runs", len(runs))
-	var answers List[api.CreatedRun]
-	if err := c.do(ctx, call{what: what, method: http.MethodPost, path: "/v1/runs/bulk", body: api.NewRuns{Runs: runs}, again: true}, &answers); err != nil {
-		return nil, err
-	}
-	out := make([]Created, len(runs))
-	for i := range runs {
-		switch {
-		case i < len(answers.Items) && answers.Items[i].Run != nil:
-			out[i].Run = *answers.Items[i].Run
-		case i < len(answers.Items) && answers.Items[i].Error != nil:
-			out[i].Err = errorOf(c.server, "submit "+runs[i].Playbook, *answers.Items[i].Error)
-		default:
-			return nil, &Error{Server: c.server, What: what, Status: http.StatusOK, Detail: fmt.Sprintf("run %d has no answer", i), Err: core.ErrUnknown}
-		}
-	}
-	return out, nil
 }
 
 // Run shows a run.

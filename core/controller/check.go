@@ -103,7 +103,7 @@ func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, incarna
 	if len(suspects) == 0 {
 		return nil, nil
 	}
-	if err := sleep(ctx, lag); err != nil {
+	if err := core.Sleep(ctx, lag); err != nil {
 		return nil, err
 	}
 	for _, r := range suspects {
@@ -147,21 +147,15 @@ func (c *Controller) knownIncarnation(ctx context.Context, repair bool) (incarna
 }
 
 func (c *Controller) eachUnfinished(ctx context.Context, do func(ledger.Run) error) error {
-	for page := (ledger.Page{Limit: followPage}); ; {
-		runs, next, err := c.cfg.Ledger.Unfinished(ctx, page)
+	for r, err := range ledger.Each(ctx, followPage, c.cfg.Ledger.Unfinished) {
 		if err != nil {
 			return err
 		}
-		for _, r := range runs {
-			if err := do(r); err != nil {
-				return err
-			}
+		if err := do(r); err != nil {
+			return err
 		}
-		if next == "" {
-			return nil
-		}
-		page.Cursor = next
 	}
+	return nil
 }
 
 // eachStanding is eachUnfinished for what a server remembers of a run.
@@ -231,15 +225,4 @@ func (c *Controller) enqueueOne(ctx context.Context, id string) error {
 		return err
 	}
 	return c.enqueue(ctx, incarnation, claim)[0]
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

@@ -156,7 +156,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		if next.IsZero() || dutyAt.Before(next) {
 			next = dutyAt
 		}
-		pause(ctx, time.Until(next), c.wake)
+		core.Pause(ctx, time.Until(next), c.wake)
 	}
 	helpers.Wait()
 	c.pulse.End()
@@ -186,7 +186,7 @@ func (c *Controller) attention(runs ...string) {
 		c.agenda.touch(id)
 	}
 	c.mu.Unlock()
-	wake(c.wake)
+	core.Notify(c.wake)
 }
 
 func (c *Controller) replan(w *watched, at time.Time) {
@@ -212,7 +212,7 @@ func (c *Controller) Stuck() error {
 }
 
 // Notify has runs put into the queue that it lacks, as after a run was accepted.
-func (c *Controller) Notify() { wake(c.putNow) }
+func (c *Controller) Notify() { core.Notify(c.putNow) }
 
 // Away reports why the queue does not answer, or nil.
 func (c *Controller) Away() error {
@@ -274,7 +274,7 @@ func (c *Controller) catchUp(ctx context.Context) {
 		return
 	}
 	if err := c.rescan(ctx, c.currentIncarnation()); err != nil {
-		pause(ctx, tickEvery, nil)
+		core.Pause(ctx, tickEvery, nil)
 	}
 }
 
@@ -290,7 +290,7 @@ func (c *Controller) SignalWindows() {
 		}
 	}
 	c.mu.Unlock()
-	wake(c.wake)
+	core.Notify(c.wake)
 }
 
 // windowChanges is how often windows have changed. A change after that sees how many jobs of the
@@ -334,7 +334,7 @@ func (c *Controller) setIncarnation(incarnation string, err error) {
 	}
 	if err == nil && was != incarnation {
 		c.Notify()
-		wake(c.partsChanged)
+		core.Notify(c.partsChanged)
 	}
 }
 

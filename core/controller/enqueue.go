@@ -31,7 +31,7 @@ func (c *Controller) putIn(ctx context.Context) {
 				c.emitRefuses(&refuses, err)
 			}
 		}
-		pause(ctx, tickEvery, c.putNow)
+		core.Pause(ctx, tickEvery, c.putNow)
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *Controller) notQueued(ctx context.Context, claim ledger.Claim, why erro
 	failures[id] = f
 	refuse, after := f.next(why, c.cfg.Alone, now)
 	if refuse {
-		err := c.refuseClaimed(ctx, claim, why)
+		err := c.refuse(ctx, claim.Run, why, claim)
 		if err == nil || errors.Is(err, core.ErrConflict) { // or another server does what follows
 			delete(failures, id)
 			return nil
@@ -328,7 +328,7 @@ func (c *Controller) entered(runs []queue.Run) {
 		delete(c.entering, id)
 	}
 	c.mu.Unlock()
-	wake(c.wake)
+	core.Notify(c.wake)
 }
 
 // prepare reads a claimed run back, as far as it is not recorded, and begins its span.
@@ -468,28 +468,19 @@ func (c *Controller) hold(ctx context.Context, id string) error {
 	return nil
 }
 
-// refuse ends a run that no queue can take, or that cannot be read back, with the reason.
-func (c *Controller) refuse(ctx context.Context, run ledger.Run, why error) error {
-	if err := c.reportRefused(ctx, run, why); err != nil {
+// refuse ends a run that no queue can take, or that cannot be read back, with the reason. by is
+// this server's claim of it, if it has one; core.ErrConflict if another server has taken that over.
+func (c *Controller) refuse(ctx context.Context, run ledger.Run, why error, by ...ledger.Claim) error {
+	for _, claim := range by {
+		if err := c.cfg.Ledger.Held(ctx, claim); err != nil {
+			return err
+		}
+	}
+	reason := core.Because("", why.Error())
+	if err := c.report(ctx, Event{Kind: RunRefused, Run: run.ID, Reason: reason, Err: why}); err != nil {
 		return err
 	}
-	return c.cfg.Ledger.Refuse(ctx, run.ID, begunBefore(&run), core.Because("", why.Error()))
-}
-
-// refuseClaimed is refuse of a run that this server has claimed; core.ErrConflict if another server
-// has taken the claim over.
-func (c *Controller) refuseClaimed(ctx context.Context, claim ledger.Claim, why error) error {
-	if err := c.cfg.Ledger.Held(ctx, claim); err != nil {
-		return err
-	}
-	if err := c.reportRefused(ctx, claim.Run, why); err != nil {
-		return err
-	}
-	return c.cfg.Ledger.RefuseClaimed(ctx, claim, begunBefore(&claim.Run), core.Because("", why.Error()))
-}
-
-func (c *Controller) reportRefused(ctx context.Context, run ledger.Run, why error) error {
-	return c.report(ctx, Event{Kind: RunRefused, Run: run.ID, Reason: core.Because("", why.Error()), Err: why})
+	return c.cfg.Ledger.Refuse(ctx, run.ID, begunBefore(&run), reason, by...)
 }
 
 // begunBefore returns how many jobs of a run, from the first on, may have begun.

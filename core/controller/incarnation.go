@@ -36,9 +36,12 @@ func incarnationOf(ctx context.Context, b board.Board) (string, error) {
 // nameQueue is incarnationOf. Where jobs of a lost queue may run, it first holds the new one for
 // the life of a session: the locks of their hosts are also lost. Runs are put in meanwhile.
 func (c *Controller) nameQueue(ctx context.Context) (string, error) {
-	_, _, err := c.cfg.Board.Posted(ctx, board.Incarnation, 0)
+	name, _, err := c.cfg.Board.Posted(ctx, board.Incarnation, 0)
 	if c.cfg.Alone && (err == nil || errors.Is(err, core.ErrNotFound)) {
 		return c.cfg.Name, nil // servers name it
+	}
+	if err == nil {
+		return string(name), nil
 	}
 	if errors.Is(err, core.ErrNotFound) {
 		lost := false

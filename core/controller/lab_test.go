@@ -137,7 +137,7 @@ func (l *lab) node(q encrypted.Backend, concurrency int) (stop func()) {
 		defer close(done)
 		for ctx.Err() == nil {
 			if err := l.session(ctx, q, concurrency); err != nil {
-				pause(ctx, 100*time.Millisecond)
+				core.Pause(ctx, 100*time.Millisecond, nil)
 			}
 		}
 	}()
@@ -172,7 +172,7 @@ func (l *lab) session(ctx context.Context, q encrypted.Backend, concurrency int)
 			continue
 		}
 		began := time.Now()
-		if pause(ctx, l.took) {
+		if core.Sleep(ctx, l.took) != nil {
 			return nil // killed: what it holds is recovered from its session
 		}
 		for _, lease := range res.Leases {
@@ -189,18 +189,6 @@ func (l *lab) session(ctx context.Context, q encrypted.Backend, concurrency int)
 			}
 			acks = append(acks, queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: outcome, Detail: detail})
 		}
-	}
-}
-
-// pause reports whether ctx ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return true
-	case <-timer.C:
-		return false
 	}
 }
 

@@ -42,7 +42,7 @@ func (c *Controller) checkOrphans(ctx context.Context, unfinished map[string]boo
 	if err != nil || len(suspects) == 0 {
 		return nil, err
 	}
-	if err := sleep(ctx, lag); err != nil { // they may be new, or just ending
+	if err := core.Sleep(ctx, lag); err != nil { // they may be new, or just ending
 		return nil, err
 	}
 	driven, err := c.cfg.Board.Names(ctx, driverPrefix)

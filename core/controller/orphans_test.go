@@ -65,7 +65,7 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 		beating := make(chan struct{})
 		go func() {
 			defer close(beating)
-			for !pause(ctx, time.Second) {
+			for core.Sleep(ctx, time.Second) == nil {
 				if beat, err := q.Beat(ctx, s); err != nil && ctx.Err() == nil || len(beat.Stop) > 0 {
 					t.Errorf("the queue asks the job that runs to end: %+v, %v", beat, err)
 				}

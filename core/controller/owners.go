@@ -44,7 +44,7 @@ func (c *Controller) share(ctx context.Context) error {
 				delete(c.waiting, w.id)
 			}
 		}
-		wake(c.partsChanged)
+		core.Notify(c.partsChanged)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (c *Controller) takeAll() {
 	for part := range queue.Parts {
 		c.parts[part] = true
 	}
-	wake(c.partsChanged)
+	core.Notify(c.partsChanged)
 }
 
 // watches reports whether a run is in one of this server's parts.
@@ -245,12 +245,12 @@ func (c *Controller) listen(ctx context.Context) {
 		}
 		c.mu.Unlock()
 		if len(from) == 0 {
-			pause(ctx, newsAgain, c.partsChanged)
+			core.Pause(ctx, newsAgain, c.partsChanged)
 			continue
 		}
 		news, err := c.watch.News(ctx, from, newsWait)
 		if err != nil {
-			pause(ctx, newsAgain, nil)
+			core.Pause(ctx, newsAgain, nil)
 			continue
 		}
 		cursors = news.Next
@@ -262,7 +262,7 @@ func (c *Controller) listen(ctx context.Context) {
 				lost[part] = true
 			}
 			c.miss(lost)
-			wake(c.wake)
+			core.Notify(c.wake)
 		}
 	}
 }
@@ -278,23 +278,4 @@ func (c *Controller) unlessEntering(runs []string) []string {
 		}
 		return entering
 	})
-}
-
-// pause waits for d, or until ctx ends or something is sent.
-func pause(ctx context.Context, d time.Duration, sent <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-sent:
-	case <-timer.C:
-	}
-}
-
-// wake sends, unless that is to be received yet. The channel has room for one.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/queue/encrypted"
 )
@@ -35,12 +36,12 @@ func TestAControllerThatHangsSaysSo(t *testing.T) {
 		if err := c.Stuck(); err != nil {
 			t.Errorf("at the first start: %v", err)
 		}
-		pause(ctx, 2*time.Minute)
+		core.Pause(ctx, 2*time.Minute, nil)
 		if c.Stuck() == nil {
 			t.Error("it hangs, and reports nothing")
 		}
 		close(h.until)
-		pause(ctx, 5*time.Second)
+		core.Pause(ctx, 5*time.Second, nil)
 		if err := c.Stuck(); err != nil {
 			t.Errorf("it continues, and says: %v", err)
 		}

@@ -348,12 +348,7 @@ func (f *Follower) rest(ctx context.Context, began time.Time) {
 }
 
 // Notify asks for a poll soon. It never blocks; many notifications cause one poll.
-func (f *Follower) Notify() {
-	select {
-	case f.notify <- struct{}{}:
-	default:
-	}
-}
+func (f *Follower) Notify() { core.Notify(f.notify) }
 
 // Status is how it goes.
 func (f *Follower) Status() Status {

@@ -154,10 +154,6 @@ type AuditFilter struct {
 
 // AuditLog lists entries, newest first.
 func (l *Ledger) AuditLog(ctx context.Context, s Scope, f AuditFilter, p Page) (entries []Entry, next string, err error) {
-	at, more, err := p.at("audit", 1, 0)
-	if err != nil {
-		return nil, "", err
-	}
 	q := &query{d: l.db.dialect}
 	s.filter(q, "tenant")
 	for _, eq := range []struct{ column, value string }{{"kind", f.Kind}, {"subject", f.Subject}, {"who", f.Who}, {"action", f.Action}} {
@@ -171,16 +167,11 @@ func (l *Ledger) AuditLog(ctx context.Context, s Scope, f AuditFilter, p Page) (
 	if !f.Until.IsZero() {
 		q.where("at < ?", bound(f.Until))
 	}
-	if more {
-		q.where("seq < ?", at.Key[0])
-	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+auditColumns+` FROM audit`, "seq DESC", p), q.args...)
-	entries, err = collect(rows, err, scanEntry)
-	if err != nil {
-		return nil, "", translate("read the audit log", err)
-	}
-	entries, next = cut(entries, p, func(e Entry) cursor { return cursor{List: "audit", Key: []int64{e.Seq}} })
-	return entries, next, nil
+	return list(ctx, l, q, p, listing[Entry]{
+		what: "read the audit log", head: `SELECT ` + auditColumns + ` FROM audit`, order: "seq DESC", scan: scanEntry,
+		at:    func(e Entry) cursor { return cursor{List: "audit", Key: []int64{e.Seq}} },
+		after: func(q *query, at cursor) { q.where("seq < ?", at.Key[0]) },
+	})
 }
 
 // VerifyAudit reads the whole log and returns the anchor of the last entry. It returns ErrTampered,

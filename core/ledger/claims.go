@@ -68,8 +68,7 @@ func (l *Ledger) ClaimOf(ctx context.Context, by, incarnation string, ttl time.D
 
 // Claim claims one run under the same conditions; core.ErrConflict when they do not hold.
 func (l *Ledger) Claim(ctx context.Context, by, id, incarnation string, ttl time.Duration) (Claim, error) {
-	claims, err := l.claim(ctx, by, ttl, `seq IN (SELECT seq FROM runs WHERE id = $4 AND `+claimable+` AND incarnation <> $3 AND claimed_until < `+l.db.now+l.db.skip+`)`,
-		incarnation, clean(id, maxText))
+	claims, err := l.ClaimOf(ctx, by, incarnation, ttl, []string{id})
 	if err != nil {
 		return Claim{}, err
 	}

@@ -58,24 +58,15 @@ func noDocument(kind, name string) error {
 
 // Documents lists the documents of a kind by name and tenant, with their data.
 func (l *Ledger) Documents(ctx context.Context, s Scope, kind string, p Page) (documents []Document, next string, err error) {
-	at, more, err := p.at("documents", 0, 2)
-	if err != nil {
-		return nil, "", err
-	}
 	q := &query{d: l.db.dialect}
 	q.where("kind = ?", clean(kind, maxText))
 	q.where("deleted = 0")
 	s.filter(q, "tenant")
-	if more {
-		q.where("(tenant, name) > (?, ?)", at.Name[0], at.Name[1])
-	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+documentColumns+` FROM documents`, "tenant, name", p), q.args...)
-	documents, err = collect(rows, err, l.scanDocument)
-	if err != nil {
-		return nil, "", translate("list documents", err)
-	}
-	documents, next = cut(documents, p, func(d Document) cursor { return cursor{List: "documents", Name: []string{d.Tenant, d.Name}} })
-	return documents, next, nil
+	return list(ctx, l, q, p, listing[Document]{
+		what: "list documents", head: `SELECT ` + documentColumns + ` FROM documents`, order: "tenant, name", scan: l.scanDocument,
+		at:    func(d Document) cursor { return cursor{List: "documents", Name: []string{d.Tenant, d.Name}} },
+		after: func(q *query, at cursor) { q.where("(tenant, name) > (?, ?)", at.Name[0], at.Name[1]) },
+	})
 }
 
 // PutDocument replaces version ifVersion of a document; 0 means that none exists. Another version

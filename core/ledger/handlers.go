@@ -182,21 +182,13 @@ func unique(names []string) []string { return slices.Compact(slices.Sorted(slice
 
 // PendingHandlers lists pending handlers of playbooks in scope, newest first.
 func (l *Ledger) PendingHandlers(ctx context.Context, s Scope, f HandlerFilter, p Page) (all []PendingHandler, next string, err error) {
-	at, more, err := p.at("handlers", 1, 0)
-	if err != nil {
-		return nil, "", err
-	}
 	q := &query{d: l.db.dialect}
 	f.conditions(s, q)
-	if more {
-		q.where("seq < ?", at.Key[0])
-	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+handlerColumns+` FROM handlers`, "seq DESC", p), q.args...)
-	if all, err = collect(rows, err, scanHandler); err != nil {
-		return nil, "", translate("list pending handlers", err)
-	}
-	all, next = cut(all, p, func(h PendingHandler) cursor { return cursor{List: "handlers", Key: []int64{h.seq}} })
-	return all, next, nil
+	return list(ctx, l, q, p, listing[PendingHandler]{
+		what: "list pending handlers", head: `SELECT ` + handlerColumns + ` FROM handlers`, order: "seq DESC", scan: scanHandler,
+		at:    func(h PendingHandler) cursor { return cursor{List: "handlers", Key: []int64{h.seq}} },
+		after: func(q *query, at cursor) { q.where("seq < ?", at.Key[0]) },
+	})
 }
 
 // CountHandlers returns how many handlers of a run are pending.

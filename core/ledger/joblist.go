@@ -112,31 +112,27 @@ func (l *Ledger) mergeRanges(ctx context.Context, s Scope, run *Run, hosts []Job
 // HostHistory lists what ran on a host, newest first: jobs with an outcome on hosts of tenants in
 // scope. Jobs that ended together before they were started never ran, and are not in it.
 func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) (jobs []Job, next string, err error) {
-	at, more, err := p.at("host", 3, 0)
-	if err != nil {
-		return nil, "", err
-	}
 	q := &query{d: l.db.dialect}
 	q.where("j.host = ?", clean(host, maxText))
 	s.filter(q, "j.tenant")
-	if more {
-		q.where("(j.recorded, j.run, j.idx) < (?, ?, ?)", at.Key[0], at.Key[1], at.Key[2])
-	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT r.id, r.playbook, r.seq, r.check_mode, `+jobReads+` FROM jobs j JOIN runs r ON r.seq = j.run`, "j.recorded DESC, j.run DESC, j.idx DESC", p), q.args...)
-	jobs, err = collect(rows, err, func(row scanner) (j Job, err error) {
-		var check int64
-		err = scanJob(row, &j, &j.Run, &j.Playbook, &j.seq, &check)
-		j.Check = check != 0
-		l.readable(&j)
-		return j, err
+	return list(ctx, l, q, p, listing[Job]{
+		what:  "read the history of host " + clean(host, maxID),
+		head:  `SELECT r.id, r.playbook, r.seq, r.check_mode, ` + jobReads + ` FROM jobs j JOIN runs r ON r.seq = j.run`,
+		order: "j.recorded DESC, j.run DESC, j.idx DESC",
+		scan: func(row scanner) (j Job, err error) {
+			var check int64
+			err = scanJob(row, &j, &j.Run, &j.Playbook, &j.seq, &check)
+			j.Check = check != 0
+			l.readable(&j)
+			return j, err
+		},
+		at: func(j Job) cursor {
+			return cursor{List: "host", Key: []int64{j.Recorded.UnixMicro(), j.seq, int64(j.Index)}}
+		},
+		after: func(q *query, at cursor) {
+			q.where("(j.recorded, j.run, j.idx) < (?, ?, ?)", at.Key[0], at.Key[1], at.Key[2])
+		},
 	})
-	if err != nil {
-		return nil, "", translate("read the history of host "+clean(host, maxID), err)
-	}
-	jobs, next = cut(jobs, p, func(j Job) cursor {
-		return cursor{List: "host", Key: []int64{j.Recorded.UnixMicro(), j.seq, int64(j.Index)}}
-	})
-	return jobs, next, nil
 }
 
 // Attempt is a try of a job: a queue reports the one that decided its outcome, not the tries

@@ -167,21 +167,18 @@ var errEnough = errors.New("enough")
 
 // runs reads runs that ended, page by page: what goes meanwhile does not disturb it.
 func (w *retentionWalk) runs(ctx context.Context, of Owners, before time.Time, outputs bool, each func(Run) error) error {
-	for page := (Page{Limit: DefaultPage}); ; {
-		runs, next, err := w.Ledger.Expired(ctx, of, before, outputs, page)
+	list := func(ctx context.Context, p Page) ([]Run, string, error) {
+		return w.Ledger.Expired(ctx, of, before, outputs, p)
+	}
+	for r, err := range Each(ctx, DefaultPage, list) {
 		if err != nil {
 			return err
 		}
-		for _, r := range runs {
-			if err := each(r); err != nil {
-				return err
-			}
+		if err := each(r); err != nil {
+			return err
 		}
-		if next == "" {
-			return nil
-		}
-		page.Cursor = next
 	}
+	return nil
 }
 
 func (w *retentionWalk) item(ctx context.Context, run Run, whole bool, why string) error {

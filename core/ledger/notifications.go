@@ -205,10 +205,6 @@ type NotificationFilter struct {
 
 // Notifications lists those of channels in scope, newest first.
 func (l *Ledger) Notifications(ctx context.Context, s Scope, f NotificationFilter, p Page) (all []Notification, next string, err error) {
-	at, more, err := p.at("notifications", 1, 0)
-	if err != nil {
-		return nil, "", err
-	}
 	q := &query{d: l.db.dialect}
 	if !s.all {
 		q.where("service = 0")
@@ -219,16 +215,11 @@ func (l *Ledger) Notifications(ctx context.Context, s Scope, f NotificationFilte
 			q.where(eq.column+" = ?", clean(eq.value, maxText))
 		}
 	}
-	if more {
-		q.where("seq < ?", at.Key[0])
-	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+notificationColumns+` FROM notifications`, "seq DESC", p), q.args...)
-	all, err = collect(rows, err, l.scanNotification)
-	if err != nil {
-		return nil, "", translate("list notifications", err)
-	}
-	all, next = cut(all, p, func(n Notification) cursor { return cursor{List: "notifications", Key: []int64{n.seq}} })
-	return all, next, nil
+	return list(ctx, l, q, p, listing[Notification]{
+		what: "list notifications", head: `SELECT ` + notificationColumns + ` FROM notifications`, order: "seq DESC", scan: l.scanNotification,
+		at:    func(n Notification) cursor { return cursor{List: "notifications", Key: []int64{n.seq}} },
+		after: func(q *query, at cursor) { q.where("seq < ?", at.Key[0]) },
+	})
 }
 
 // Notification reads one of a channel in scope.

@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -71,6 +73,56 @@ func cut[T any](all []T, p Page, at func(T) cursor) ([]T, string) {
 		return all, at(all[n-1]).String()
 	}
 	return all, ""
+}
+
+// Each returns the entries of a list, size of them a page. An error is the last.
+func Each[T any](ctx context.Context, size int, list func(context.Context, Page) ([]T, string, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for p := (Page{Limit: size}); ; {
+			all, next, err := list(ctx, p)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, one := range all {
+				if !yield(one, nil) {
+					return
+				}
+			}
+			if p.Cursor = next; next == "" {
+				return
+			}
+		}
+	}
+}
+
+// listing is a list that is read by pages.
+type listing[T any] struct {
+	what        string // what it does, for errors
+	head, order string // of the SELECT
+	scan        func(scanner) (T, error)
+	at          func(T) cursor       // behind a row; it has the same form for each, also the zero one
+	after       func(*query, cursor) // adds the condition of what is behind it
+}
+
+// list reads a page of what meets the conditions of q. next is "" at the end.
+func list[T any](ctx context.Context, l *Ledger, q *query, p Page, of listing[T]) (all []T, next string, err error) {
+	var zero T
+	form := of.at(zero)
+	at, more, err := p.at(form.List, len(form.Key), len(form.Name))
+	if err != nil {
+		return nil, "", err
+	}
+	if more {
+		of.after(q, at)
+	}
+	rows, err := l.db.rows(ctx, q.text(of.head, of.order, p), q.args...)
+	if all, err = collect(rows, err, of.scan); err != nil {
+		return nil, "", translate(of.what, err)
+	}
+	all, next = cut(all, p, of.at)
+	return all, next, nil
 }
 
 // query builds a SELECT whose conditions depend on what is asked.

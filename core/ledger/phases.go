@@ -154,35 +154,26 @@ func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, reason core.Rea
 	return err
 }
 
-// Refuse ends a run that no queue can take, or that cannot be read: the first begun jobs that have
-// no outcome as lost, since they may have begun in a queue that was lost, the rest as cancelled.
-func (l *Ledger) Refuse(ctx context.Context, id string, begun int, reason core.Reason) error {
+// Refuse ends a run that no queue can take, or that cannot be read. Of its jobs without an outcome
+// the first begun end as lost, since they may have begun in a queue that was lost, the rest as
+// cancelled. by is the caller's claim of the run, if it has one. If that was taken over, the run
+// may be in the queue: core.ErrConflict.
+func (l *Ledger) Refuse(ctx context.Context, id string, begun int, reason core.Reason, by ...Claim) error {
 	_, err := l.change(ctx, AllTenants(), id, "refuse run", func(t *tx, run *Run) error {
-		return l.refuse(ctx, t, run, begun, reason)
-	})
-	return err
-}
-
-// RefuseClaimed is Refuse by the server that has claimed the run; core.ErrConflict if the claim was
-// taken over, because the run may be in the queue.
-func (l *Ledger) RefuseClaimed(ctx context.Context, c Claim, begun int, reason core.Reason) error {
-	_, err := l.change(ctx, AllTenants(), c.Run.ID, "refuse run", func(t *tx, run *Run) error {
-		if err := held(c, t.row(ctx, heldBy, c.Run.seq)); err != nil {
+		for _, c := range by {
+			if err := held(c, t.row(ctx, heldBy, c.Run.seq)); err != nil {
+				return err
+			}
+		}
+		if run.Complete() {
+			return nil
+		}
+		if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
 			return err
 		}
-		return l.refuse(ctx, t, run, begun, reason)
+		return l.endRest(ctx, t, run, begun)
 	})
 	return err
-}
-
-func (l *Ledger) refuse(ctx context.Context, t *tx, run *Run, begun int, reason core.Reason) error {
-	if run.Complete() {
-		return nil
-	}
-	if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
-		return err
-	}
-	return l.endRest(ctx, t, run, begun)
 }
 
 // change locks a run in scope, lets do change it, and returns what it then is.

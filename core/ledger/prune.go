@@ -27,10 +27,6 @@ func (o Owners) filter(q *query, column string) {
 // Expired lists complete runs of owners that ended before a time, oldest end first; with outputs
 // only those that have some.
 func (l *Ledger) Expired(ctx context.Context, of Owners, before time.Time, outputs bool, p Page) (runs []Run, next string, err error) {
-	at, more, err := p.at("expired", 2, 0)
-	if err != nil {
-		return nil, "", err
-	}
 	q := &query{d: l.db.dialect}
 	q.where("ended > 0")
 	q.where("ended < ?", bound(before))
@@ -38,16 +34,11 @@ func (l *Ledger) Expired(ctx context.Context, of Owners, before time.Time, outpu
 	if outputs {
 		q.where("EXISTS (SELECT 1 FROM outputs o WHERE o.run = runs.seq)")
 	}
-	if more {
-		q.where("(ended, seq) > (?, ?)", at.Key[0], at.Key[1])
-	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+runColumns+` FROM runs`, "ended, seq", p), q.args...)
-	runs, err = collect(rows, err, scanRun)
-	if err != nil {
-		return nil, "", translate("list runs that ended", err)
-	}
-	runs, next = cut(runs, p, func(r Run) cursor { return cursor{List: "expired", Key: []int64{micros(r.Ended), r.seq}} })
-	return runs, next, nil
+	return list(ctx, l, q, p, listing[Run]{
+		what: "list runs that ended", head: `SELECT ` + runColumns + ` FROM runs`, order: "ended, seq", scan: scanRun,
+		at:    func(r Run) cursor { return cursor{List: "expired", Key: []int64{micros(r.Ended), r.seq}} },
+		after: func(q *query, at cursor) { q.where("(ended, seq) > (?, ?)", at.Key[0], at.Key[1]) },
+	})
 }
 
 // Use is how much output there is.

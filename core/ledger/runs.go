@@ -122,10 +122,6 @@ type RunFilter struct {
 
 // Runs lists runs, newest first. next is the cursor of the page that follows, "" at the end.
 func (l *Ledger) Runs(ctx context.Context, s Scope, f RunFilter, p Page) (runs []Run, next string, err error) {
-	at, more, err := p.at("runs", 2, 0)
-	if err != nil {
-		return nil, "", err
-	}
 	q := &query{d: l.db.dialect}
 	if f.Touched && !s.all {
 		q.conds = append(q.conds, "("+q.anyOf("tenant", s.tenants)+" OR EXISTS (SELECT 1 FROM jobs j WHERE j.run = runs.seq AND "+q.anyOf("j.tenant", s.tenants)+"))")
@@ -135,16 +131,11 @@ func (l *Ledger) Runs(ctx context.Context, s Scope, f RunFilter, p Page) (runs [
 	if err := f.apply(q); err != nil {
 		return nil, "", err
 	}
-	if more {
-		q.where("(created, seq) < (?, ?)", at.Key[0], at.Key[1])
-	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+runColumns+` FROM runs`, "created DESC, seq DESC", p), q.args...)
-	runs, err = collect(rows, err, scanRun)
-	if err != nil {
-		return nil, "", translate("list runs", err)
-	}
-	runs, next = cut(runs, p, func(r Run) cursor { return cursor{List: "runs", Key: []int64{r.Created.UnixMicro(), r.seq}} })
-	return runs, next, nil
+	return list(ctx, l, q, p, listing[Run]{
+		what: "list runs", head: `SELECT ` + runColumns + ` FROM runs`, order: "created DESC, seq DESC", scan: scanRun,
+		at:    func(r Run) cursor { return cursor{List: "runs", Key: []int64{r.Created.UnixMicro(), r.seq}} },
+		after: func(q *query, at cursor) { q.where("(created, seq) < (?, ?)", at.Key[0], at.Key[1]) },
+	})
 }
 
 func (f RunFilter) apply(q *query) error {
@@ -174,22 +165,15 @@ func (f RunFilter) apply(q *query) error {
 // Unfinished lists runs that are not complete, most critical first, of the same criticality
 // oldest first: what a server has to follow.
 func (l *Ledger) Unfinished(ctx context.Context, p Page) (runs []Run, next string, err error) {
-	at, more, err := p.at("unfinished", 2, 0)
-	if err != nil {
-		return nil, "", err
-	}
 	q := &query{d: l.db.dialect}
 	q.where("ended = 0")
-	if more {
-		q.where("(criticality < ? OR criticality = ? AND seq > ?)", at.Key[0], at.Key[0], at.Key[1])
-	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+runColumns+` FROM runs`, "criticality DESC, seq", p), q.args...)
-	runs, err = collect(rows, err, scanRun)
-	if err != nil {
-		return nil, "", translate("list runs that are not complete", err)
-	}
-	runs, next = cut(runs, p, func(r Run) cursor { return cursor{List: "unfinished", Key: []int64{int64(r.Criticality), r.seq}} })
-	return runs, next, nil
+	return list(ctx, l, q, p, listing[Run]{
+		what: "list runs that are not complete", head: `SELECT ` + runColumns + ` FROM runs`, order: "criticality DESC, seq", scan: scanRun,
+		at: func(r Run) cursor { return cursor{List: "unfinished", Key: []int64{int64(r.Criticality), r.seq}} },
+		after: func(q *query, at cursor) {
+			q.where("(criticality < ? OR criticality = ? AND seq > ?)", at.Key[0], at.Key[0], at.Key[1])
+		},
+	})
 }
 
 // Standing identifies a run that is not complete, for a server that remembers it.

@@ -92,22 +92,13 @@ func noSchedule(tenant, name string) error {
 
 // Schedules lists schedules by tenant and name.
 func (l *Ledger) Schedules(ctx context.Context, s Scope, p Page) (all []Schedule, next string, err error) {
-	at, more, err := p.at("schedules", 0, 2)
-	if err != nil {
-		return nil, "", err
-	}
 	q := &query{d: l.db.dialect}
 	s.filter(q, "tenant")
-	if more {
-		q.where("(tenant, name) > (?, ?)", at.Name[0], at.Name[1])
-	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+scheduleColumns+` FROM schedules`, "tenant, name", p), q.args...)
-	all, err = collect(rows, err, l.scanSchedule)
-	if err != nil {
-		return nil, "", translate("list schedules", err)
-	}
-	all, next = cut(all, p, func(s Schedule) cursor { return cursor{List: "schedules", Name: []string{s.Tenant, s.Name}} })
-	return all, next, nil
+	return list(ctx, l, q, p, listing[Schedule]{
+		what: "list schedules", head: `SELECT ` + scheduleColumns + ` FROM schedules`, order: "tenant, name", scan: l.scanSchedule,
+		at:    func(s Schedule) cursor { return cursor{List: "schedules", Name: []string{s.Tenant, s.Name}} },
+		after: func(q *query, at cursor) { q.where("(tenant, name) > (?, ?)", at.Name[0], at.Name[1]) },
+	})
 }
 
 // MakeSchedulesDue makes those of the schedules due now that wait for the end of a run, and reports

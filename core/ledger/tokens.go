@@ -198,10 +198,6 @@ type TokenFilter struct {
 // Tokens lists tokens by id. A scope of tenants lists the tokens of those tenants, without tokens
 // for all tenants.
 func (l *Ledger) Tokens(ctx context.Context, s Scope, f TokenFilter, p Page) (tokens []Token, next string, err error) {
-	at, more, err := p.at("tokens", 0, 1)
-	if err != nil {
-		return nil, "", err
-	}
 	q := &query{d: l.db.dialect}
 	if !s.all {
 		q.where("all_tenants = 0")
@@ -223,16 +219,11 @@ func (l *Ledger) Tokens(ctx context.Context, s Scope, f TokenFilter, p Page) (to
 		q.where("revoked = 0")
 		q.where("(expires = 0 OR expires > ?)", micros(l.now()))
 	}
-	if more {
-		q.where("id > ?", at.Name[0])
-	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+tokenColumns+` FROM tokens`, "id", p), q.args...)
-	tokens, err = collect(rows, err, scanToken)
-	if err != nil {
-		return nil, "", translate("list tokens", err)
-	}
-	tokens, next = cut(tokens, p, func(t Token) cursor { return cursor{List: "tokens", Name: []string{t.ID}} })
-	return tokens, next, nil
+	return list(ctx, l, q, p, listing[Token]{
+		what: "list tokens", head: `SELECT ` + tokenColumns + ` FROM tokens`, order: "id", scan: scanToken,
+		at:    func(t Token) cursor { return cursor{List: "tokens", Name: []string{t.ID}} },
+		after: func(q *query, at cursor) { q.where("id > ?", at.Name[0]) },
+	})
 }
 
 // RevokeToken ends a token in scope and its sessions immediately. One that is revoked stays as it

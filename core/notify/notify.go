@@ -168,12 +168,7 @@ func (n News) Happening() ledger.Happening {
 }
 
 // Notify has the service check the ledger soon. It never blocks.
-func (s *Service) Notify() {
-	select {
-	case s.notify <- struct{}{}:
-	default:
-	}
-}
+func (s *Service) Notify() { core.Notify(s.notify) }
 
 // Run records, routes and sends until ctx ends. Other servers, or the next start, send the
 // remaining notifications.
@@ -257,11 +252,6 @@ func (s *Service) keepOne(ctx context.Context, t reported) (done bool) {
 			return true
 		}
 		s.cfg.Log.Warn("cannot record a notification, trying again", "kind", t.h.What, "error", err)
-		timer := time.NewTimer(keepAgain.Delay(n, 0))
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		core.Pause(ctx, keepAgain.Delay(n, 0), nil)
 	}
 }

@@ -40,21 +40,15 @@ func (s *Service) missedWindowsOnly(ctx context.Context, r *ledger.Run) (bool, e
 			return false, nil
 		}
 	}
-	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
-		list, next, err := s.cfg.Ledger.Jobs(ctx, ledger.AllTenants(), r.ID, ledger.JobFilter{Outcome: core.Cancelled}, page)
-		if err != nil {
+	list := func(ctx context.Context, p ledger.Page) ([]ledger.Job, string, error) {
+		return s.cfg.Ledger.Jobs(ctx, ledger.AllTenants(), r.ID, ledger.JobFilter{Outcome: core.Cancelled}, p)
+	}
+	for j, err := range ledger.Each(ctx, ledger.MaxPage, list) {
+		if err != nil || j.ReasonCode != core.NeedsReapproval {
 			return false, err
 		}
-		for i := range list {
-			if list[i].ReasonCode != core.NeedsReapproval {
-				return false, nil
-			}
-		}
-		if next == "" {
-			return true, nil
-		}
-		page.Cursor = next
 	}
+	return true, nil
 }
 
 // summary groups the hosts of a run that did not do well, the largest groups first, and says how

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -184,7 +185,7 @@ func (p *Pages) make(ctx context.Context, v *view) {
 		}
 		_, why := statusOf(err)
 		v.fail(why)
-		pauseFor(ctx, viewAgain)
+		core.Pause(ctx, viewAgain, nil)
 	}
 }
 
@@ -213,7 +214,7 @@ func (p *Pages) follow(ctx context.Context, v *view, as visit) error {
 			return err
 		}
 		v.put(html)
-		pauseFor(ctx, max(viewEvery, viewShare*time.Since(begun)))
+		core.Pause(ctx, max(viewEvery, viewShare*time.Since(begun)), nil)
 	}
 }
 
@@ -225,15 +226,6 @@ func (p *Pages) content(of, name string, v visit, data any) (string, error) {
 		return "", fmt.Errorf("make the page: %w", err)
 	}
 	return out.String(), nil
-}
-
-func pauseFor(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }
 
 // shared is a stream to one browser that several views write to.

@@ -12,7 +12,6 @@ const (
 	Ask     Action = "ask"     // ask an operator to approve Decision.Wave
 	Delay   Action = "delay"   // wait until Decision.Until, then check again
 	Stop    Action = "stop"    // stop the run: no host of the last released wave succeeded
-	Finish  Action = "finish"  // every job has its outcome
 )
 
 // Progress is the known state of a run when its next action is decided.
@@ -24,7 +23,6 @@ type Progress struct {
 	Proven   int // hosts of the last released wave on which the steps were tried
 	// Succeeded counts the hosts of the last released wave that ended well, or went on to a barrier.
 	Succeeded int
-	Complete  bool      // every job has its outcome
 	Held      bool      // paused, stopped or cancelled: nothing may be released
 	Reached   int       // hosts that were ever released, also by a queue that was lost since
 	Approved  int       // highest wave, from 0, that an operator approved
@@ -70,9 +68,6 @@ func (p Progress) failed(s Strategy) bool { return p.Succeeded == 0 && s.OnFaile
 
 // Next decides what follows. limits are what Limits returned.
 func Next(limits []int, s Strategy, p Progress) Decision {
-	if p.Complete {
-		return Decision{Action: Finish}
-	}
 	wave := nextWave(limits, p.Released)
 	if p.Held || wave == len(limits) {
 		return Decision{Action: Wait}

@@ -291,7 +291,6 @@ func TestNext(t *testing.T) {
 		{"the second is done", Pause{}, Progress{Succeeded: 1, Released: 5, Finished: 5}, Decision{Action: Release, Wave: 2, Limit: 20}},
 		{"all are released", Pause{}, Progress{Succeeded: 1, Released: 20, Finished: 20}, Decision{Action: Wait}},
 		{"held", Pause{}, Progress{Succeeded: 1, Released: 1, Finished: 1, Held: true}, Decision{Action: Wait}},
-		{"complete", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Finished: 20, Complete: true, Held: true}, Decision{Action: Finish}},
 		{"part of a wave was released, and failed", Pause{}, Progress{Released: 3, Finished: 3}, Decision{Action: Release, Wave: 1, Limit: 5}},
 		{"not approved", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Finished: 1}, Decision{Action: Ask, Wave: 1}},
 		{"approved", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Finished: 1, Approved: 1}, Decision{Action: Release, Wave: 1, Limit: 5}},

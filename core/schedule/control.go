@@ -227,21 +227,15 @@ func (c *Control) Delete(ctx context.Context, id ID, ifEdition int64, note Note)
 	})
 }
 
-// Pause stops the launches of the cron expression until Resume. A waiting trigger is dropped;
-// launches that have begun, and backfills, continue. reason is shown to people.
-func (c *Control) Pause(ctx context.Context, id ID, reason string, note Note) error {
+// SetPaused stops the launches of the cron expression, or lets them continue with the next fire
+// time. A pause drops a waiting trigger; launches that have begun, and backfills, continue. Its
+// reason is shown to people.
+func (c *Control) SetPaused(ctx context.Context, id ID, paused bool, reason string, note Note) error {
 	return c.edit(ctx, id, note, func(_ *plan, s *State, now time.Time) error {
-		if !s.Paused || s.Reason != cut(reason) {
+		switch {
+		case paused && (!s.Paused || s.Reason != cut(reason)):
 			s.pause(id, now, reason)
-		}
-		return nil
-	})
-}
-
-// Resume lets a paused schedule continue with its next fire time.
-func (c *Control) Resume(ctx context.Context, id ID, note Note) error {
-	return c.edit(ctx, id, note, func(_ *plan, s *State, now time.Time) error {
-		if s.Paused {
+		case !paused && s.Paused:
 			s.resume(now)
 		}
 		return nil
@@ -383,24 +377,21 @@ func (c *Control) Align(ctx context.Context, all []Definition, on ledger.Basis, 
 		want[d.ID] = normal(d)
 	}
 	var changes []ledger.ScheduleChange
-	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
-		rows, next, err := c.ledger.Schedules(ctx, ledger.AllTenants(), page)
+	list := func(ctx context.Context, p ledger.Page) ([]ledger.Schedule, string, error) {
+		return c.ledger.Schedules(ctx, ledger.AllTenants(), p)
+	}
+	for row, err := range ledger.Each(ctx, ledger.MaxPage, list) {
 		if err != nil {
 			return 0, err
 		}
-		for _, row := range rows {
-			d, wanted := want[idOf(row)]
-			delete(want, d.ID)
-			change, err := c.aligned(row, d, wanted, now)
-			if err != nil {
-				return 0, err
-			}
-			if change != nil {
-				changes = append(changes, *change)
-			}
+		d, wanted := want[idOf(row)]
+		delete(want, d.ID)
+		change, err := c.aligned(row, d, wanted, now)
+		if err != nil {
+			return 0, err
 		}
-		if page.Cursor = next; next == "" {
-			break
+		if change != nil {
+			changes = append(changes, *change)
 		}
 	}
 	for _, d := range want {

@@ -16,12 +16,12 @@ import (
 
 func (l *lab) pause(d schedule.Definition, reason string) {
 	l.Helper()
-	l.ok(l.control.Pause(l.Context(), d.ID, reason, noted("schedule.pause")))
+	l.ok(l.control.SetPaused(l.Context(), d.ID, true, reason, noted("schedule.pause")))
 }
 
 func (l *lab) resume(d schedule.Definition) {
 	l.Helper()
-	l.ok(l.control.Resume(l.Context(), d.ID, noted("schedule.resume")))
+	l.ok(l.control.SetPaused(l.Context(), d.ID, false, "", noted("schedule.resume")))
 }
 
 // align makes the schedules of the definitions be these; there is no document of them in the lab.
@@ -209,7 +209,7 @@ func TestPauseAndResume(t *testing.T) {
 		if len(l.runs()) != 2 {
 			t.Fatalf("%d launched", len(l.runs()))
 		}
-		if err := l.control.Pause(l.Context(), schedule.ID{Name: "nobody"}, "x", noted("schedule.pause")); !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), "nobody") {
+		if err := l.control.SetPaused(l.Context(), schedule.ID{Name: "nobody"}, true, "x", noted("schedule.pause")); !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), "nobody") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -38,12 +38,7 @@ func NewEngine(l *ledger.Ledger, launcher Launcher, events func(Event)) *Engine 
 
 // Check makes the engine check immediately, for schedules that were changed by this process. It
 // does not block.
-func (e *Engine) Check() {
-	select {
-	case e.check <- struct{}{}:
-	default:
-	}
-}
+func (e *Engine) Check() { core.Notify(e.check) }
 
 // Run launches what is due until ctx ends. Errors of the ledger are reported as events, and waited
 // out.
@@ -54,20 +49,9 @@ func (e *Engine) Run(ctx context.Context) {
 			e.events(Event{Kind: EventTrouble, At: time.Now(), Err: fmt.Errorf("launching what is due: %w", err)})
 			wait = idle
 		}
-		e.sleep(ctx, wait)
-	}
-}
-
-func (e *Engine) sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-e.check:
+		if wait > 0 {
+			core.Pause(ctx, wait, e.check)
+		}
 	}
 }
 

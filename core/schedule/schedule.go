@@ -12,14 +12,13 @@ import (
 	"github.com/turnus/turnus/windows/civil"
 )
 
-// Bounds of a definition. Run ids made of it are never longer than MaxRunID.
+// Bounds of a definition. Run ids made of it have at most 128 bytes, the queue's bound.
 const (
 	MaxTenant      = 48       // bytes
 	MaxName        = 56       // bytes
 	MaxPayload     = 20 << 10 // bytes: what to launch, not what it is made of
 	MaxStartWithin = 31 * 24 * time.Hour
 	MaxJitter      = 24 * time.Hour
-	MaxRunID       = 128 // bytes, as the queue's MaxIDLength
 )
 
 // minTime and maxTime bound every time that is asked for or kept. Since 1973 every zone is whole

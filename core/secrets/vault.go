@@ -109,11 +109,7 @@ func (c *vaultClient) call(ctx context.Context, method, path, token string, body
 		if err == nil || !errors.Is(err, core.ErrUnavailable) || n == vaultTries-1 {
 			return err
 		}
-		wait := time.NewTimer(c.retry.Delay(n, 0.5))
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
+		if core.Sleep(ctx, c.retry.Delay(n, 0.5)) != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/board"
 )
 
@@ -196,7 +197,7 @@ func (t *topic) follow(ctx context.Context, cursor board.Cursor) {
 		raw, text, err := t.broadcaster.feed.Follow(ctx, t.run, cursor.String(), feedPage, board.FeedWait)
 		next, bad := board.ParseCursor(text)
 		if err != nil || bad != nil {
-			_ = pause(ctx, feedWait) // the feed is away: watchers learn the end from the ledger
+			_ = core.Sleep(ctx, feedWait) // the feed is away: watchers learn the end from the ledger
 			continue
 		}
 		if len(raw) > 0 {

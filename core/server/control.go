@@ -116,21 +116,18 @@ func (s *Server) behind(ctx context.Context, by caller, id string) ([]string, er
 	}
 	name := schedule[strings.LastIndexByte(schedule, ':')+1:] // of TENANT:NAME, or of the provider's NAME
 	var who []string
-	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
-		entries, next, err := s.cfg.Ledger.AuditLog(ctx, ledger.Tenants(run.Tenant), ledger.AuditFilter{Kind: "schedule", Subject: name}, page)
+	list := func(ctx context.Context, p ledger.Page) ([]ledger.Entry, string, error) {
+		return s.cfg.Ledger.AuditLog(ctx, ledger.Tenants(run.Tenant), ledger.AuditFilter{Kind: "schedule", Subject: name}, p)
+	}
+	for e, err := range ledger.Each(ctx, ledger.MaxPage, list) {
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range entries {
-			if !slices.Contains(who, e.Who) {
-				who = append(who, e.Who)
-			}
+		if !slices.Contains(who, e.Who) {
+			who = append(who, e.Who)
 		}
-		if next == "" {
-			return who, nil
-		}
-		page.Cursor = next
 	}
+	return who, nil
 }
 
 // isWave reports whether a run has a wave, from 1, that a person is asked about.

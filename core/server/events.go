@@ -228,7 +228,7 @@ func (f *follow) page(ctx context.Context, behind, last bool) (n int, err error)
 		wait = 100 * time.Millisecond
 	}
 	if f.s.cfg.Feed == nil {
-		return 0, pause(ctx, wait)
+		return 0, core.Sleep(ctx, wait)
 	}
 	at, err := board.ParseCursor(f.cursor)
 	if err != nil {
@@ -240,7 +240,7 @@ func (f *follow) page(ctx context.Context, behind, last bool) (n int, err error)
 	}
 	messages, next, err := read()
 	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) { // the ledger has the end nevertheless
-		return 0, pause(ctx, wait)
+		return 0, core.Sleep(ctx, wait)
 	}
 	if err != nil {
 		return 0, err
@@ -279,15 +279,4 @@ func doneOf(j ledger.Job, steps []api.StepResult) api.Event {
 		Worker: j.Worker, Started: j.Started, Took: core.InSeconds(j.Took), Steps: steps,
 	}
 	return api.Event{Time: j.Recorded, Event: api.JobDone, Run: j.Run, Job: j.String(), Host: j.Host, Result: &result}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

@@ -29,8 +29,8 @@ func (s *Server) schedules() {
 	handle(s, r("put-schedule", http.MethodPut, "/{schedule}", "Make or replace a schedule",
 		"By cron, or once with at. Replacing needs If-Match; the same definition again is left as it is. It is of the playbook's tenant. "+managed, Operator), s.putSchedule)
 	handle(s, r("delete-schedule", http.MethodDelete, "/{schedule}", "Remove a schedule", "Its runs continue. "+managed, Operator), s.deleteSchedule)
-	handle(s, r("pause-schedule", http.MethodPost, "/{schedule}/pause", "Suspend a schedule until it is resumed", "", Operator), s.pauseSchedule)
-	handle(s, r("resume-schedule", http.MethodPost, "/{schedule}/resume", "Resume a schedule", "It continues with its next fire; what it missed is not caught up.", Operator), s.resumeSchedule)
+	handle(s, r("pause-schedule", http.MethodPost, "/{schedule}/pause", "Suspend a schedule until it is resumed", "", Operator), s.setPaused(true))
+	handle(s, r("resume-schedule", http.MethodPost, "/{schedule}/resume", "Resume a schedule", "It continues with its next fire; what it missed is not caught up.", Operator), s.setPaused(false))
 	handle(s, r("trigger-schedule", http.MethodPost, "/{schedule}/trigger", "Launch a schedule now", "Paused or not.", Operator), s.triggerSchedule)
 	handle(s, r("backfill-schedule", http.MethodPost, "/{schedule}/backfill", "Launch a schedule for the fire times of a past range", "One after the other; those that were launched before are not repeated.", Operator), s.backfillSchedule)
 }
@@ -50,18 +50,15 @@ func (s *Server) scheduleID(ctx context.Context, by caller, name string) (schedu
 		return schedule.ID{Tenant: by.token.Tenant, Name: name}, nil
 	}
 	var found []schedule.ID
-	for cursor := ""; ; {
-		all, next, err := s.cfg.Catalog.Schedules(ctx, by.scope, cursor, ledger.MaxPage)
+	list := func(ctx context.Context, p ledger.Page) ([]catalog.Schedule, string, error) {
+		return s.cfg.Catalog.Schedules(ctx, by.scope, p.Cursor, p.Limit)
+	}
+	for one, err := range ledger.Each(ctx, ledger.MaxPage, list) {
 		if err != nil {
 			return schedule.ID{}, err
 		}
-		for _, one := range all {
-			if id := one.Definition.ID; id.Name == name {
-				found = append(found, id)
-			}
-		}
-		if cursor = next; next == "" {
-			break
+		if id := one.Definition.ID; id.Name == name {
+			found = append(found, id)
 		}
 	}
 	switch len(found) {
@@ -219,38 +216,26 @@ func (s *Server) deleteSchedule(ctx context.Context, by caller, in *struct {
 	return shownSchedule(found), nil
 }
 
-func (s *Server) pauseSchedule(ctx context.Context, by caller, in *struct {
+type pauseInput struct {
 	SchedulePath
 	Body api.Why
-},
-) (*versioned[api.Schedule], error) {
-	return s.changeSchedule(ctx, by, in.Schedule, func(id schedule.ID) error {
-		return s.cfg.Catalog.PauseSchedule(ctx, by.scope, by.name, id, in.Body.Reason)
-	})
 }
 
-func (s *Server) resumeSchedule(ctx context.Context, by caller, in *struct {
-	SchedulePath
-	Body api.Why
-},
-) (*versioned[api.Schedule], error) {
-	return s.changeSchedule(ctx, by, in.Schedule, func(id schedule.ID) error {
-		return s.cfg.Catalog.ResumeSchedule(ctx, by.scope, by.name, id, in.Body.Reason)
-	})
-}
-
-func (s *Server) changeSchedule(ctx context.Context, by caller, name string, change func(schedule.ID) error) (*versioned[api.Schedule], error) {
-	found, err := s.schedule(ctx, by, name)
-	if err != nil {
-		return nil, err
+// setPaused pauses a schedule, or resumes it.
+func (s *Server) setPaused(paused bool) func(context.Context, caller, *pauseInput) (*versioned[api.Schedule], error) {
+	return func(ctx context.Context, by caller, in *pauseInput) (*versioned[api.Schedule], error) {
+		found, err := s.schedule(ctx, by, in.Schedule)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.cfg.Catalog.SetPaused(ctx, by.scope, by.name, found.Definition.ID, paused, in.Body.Reason); err != nil {
+			return nil, err
+		}
+		if found, err = s.cfg.Catalog.Schedule(ctx, by.scope, found.Definition.ID); err != nil {
+			return nil, err
+		}
+		return shownSchedule(found), nil
 	}
-	if err := change(found.Definition.ID); err != nil {
-		return nil, err
-	}
-	if found, err = s.cfg.Catalog.Schedule(ctx, by.scope, found.Definition.ID); err != nil {
-		return nil, err
-	}
-	return shownSchedule(found), nil
 }
 
 func (s *Server) triggerSchedule(ctx context.Context, by caller, in *struct {

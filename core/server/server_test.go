@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -19,7 +20,7 @@ func TestSlowChangesOutliveTheTimeOfTheirBody(t *testing.T) {
 	b := newBed(t)
 	slow := route{id: "slow", method: http.MethodPost, path: "/v1/slow", role: Viewer, status: http.StatusOK, bodyTime: 50 * time.Millisecond}
 	handle(b.server, slow, func(ctx context.Context, _ caller, in *struct{ Body api.Why }) (*body[api.Why], error) {
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
+		if err := core.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return nil, err
 		}
 		return &body[api.Why]{in.Body}, nil

@@ -78,21 +78,18 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 
 // sessionsOf lists the valid sessions of the caller's person.
 func (s *Server) sessionsOf(ctx context.Context, by caller) (all []ledger.Token, err error) {
-	for page := (ledger.Page{Limit: 1000}); ; {
-		tokens, next, err := s.cfg.Ledger.Tokens(ctx, by.scope, ledger.TokenFilter{Name: by.token.Name, Valid: true}, page)
+	list := func(ctx context.Context, p ledger.Page) ([]ledger.Token, string, error) {
+		return s.cfg.Ledger.Tokens(ctx, by.scope, ledger.TokenFilter{Name: by.token.Name, Valid: true}, p)
+	}
+	for t, err := range ledger.Each(ctx, ledger.MaxPage, list) {
 		if err != nil {
 			return nil, err
 		}
-		for _, t := range tokens {
-			if isSession(t) && tenantOf(t) == tenantOf(by.token) {
-				all = append(all, t)
-			}
+		if isSession(t) && tenantOf(t) == tenantOf(by.token) {
+			all = append(all, t)
 		}
-		if next == "" {
-			return all, nil
-		}
-		page.Cursor = next
 	}
+	return all, nil
 }
 
 func (s *Server) endSession(ctx context.Context, by caller, id string) error {

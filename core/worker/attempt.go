@@ -458,13 +458,7 @@ func (a *attempts) pause(sr core.StepResult, delay time.Duration) *leaseEnd {
 	if a.cur.Plugin == nil && a.m.catchUp() != nil && !j.runCancelled() { // a new attempt begins only when nobody can continue with the old one
 		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay, code: sr.ReasonCode}
 	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-j.ctx.Done():
-	case <-a.m.draining():
-	}
+	core.Pause(j.ctx, delay, a.m.draining())
 	if v, stop := a.m.between(a.name); stop {
 		return &v
 	}

@@ -71,13 +71,7 @@ func (a *attempts) enter() *leaseEnd {
 		if !time.Now().Before(patience) && !j.isShielded() {
 			return a.awaitGuest(err)
 		}
-		timer := time.NewTimer(guestAgain)
-		select {
-		case <-timer.C:
-		case <-j.ctx.Done():
-		case <-a.m.draining():
-		}
-		timer.Stop()
+		core.Pause(j.ctx, guestAgain, a.m.draining())
 	}
 }
 

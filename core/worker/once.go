@@ -121,12 +121,7 @@ func (m *machine) tellOnce(i int) *leaseEnd {
 		if !core.NoAnswer(err) {
 			return m.noBoard(m.state.Called.Name, err)
 		}
-		timer := time.NewTimer(turnRetry)
-		select {
-		case <-timer.C:
-		case <-m.job.ctx.Done():
-			timer.Stop()
-		}
+		core.Pause(m.job.ctx, turnRetry, nil)
 	}
 }
 

@@ -31,12 +31,8 @@ func (j *job) save(ctx context.Context, s *state) error {
 		if ctx.Err() != nil || !late && !errors.Is(err, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown) {
 			return fmt.Errorf("the state of the job was not saved: %w", err)
 		}
-		timer := time.NewTimer(turnRetry)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("the state of the job was not saved: %w: %w", context.Cause(ctx), err)
-		case <-timer.C:
+		if cause := core.Sleep(ctx, turnRetry); cause != nil {
+			return fmt.Errorf("the state of the job was not saved: %w: %w", cause, err)
 		}
 	}
 }

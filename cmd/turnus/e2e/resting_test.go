@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -16,7 +20,6 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/bench/schedulebench"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -59,7 +62,7 @@ func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from := 0; from < *waitingRuns; from += api.MaxNewRuns {
-		createWaiting(t, c, from, min(from+api.MaxNewRuns, *waitingRuns))
+		s.createWaiting(server, from, min(from+api.MaxNewRuns, *waitingRuns))
 	}
 	q := dialQueue(t, s.queue)
 	until(t, "all to be in the queue", func() bool {
@@ -79,20 +82,29 @@ func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
 }
 
 // createWaiting has runs wait, each second one paused.
-func createWaiting(t *testing.T, c *client.Client, from, to int) {
-	t.Helper()
+func (s *site) createWaiting(server *process, from, to int) {
+	s.t.Helper()
 	var runs []api.KeyedRun
 	for i := from; i < to; i++ {
 		runs = append(runs, api.KeyedRun{Key: fmt.Sprint("rest-", i), NewRun: api.NewRun{Playbook: "part0", Paused: i%2 == 0}})
 	}
-	created, err := c.CreateRuns(context.Background(), runs)
+	body, err := json.Marshal(api.NewRuns{Runs: runs})
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	for i := range created {
-		if created[i].Err != nil {
-			t.Fatal(created[i].Err)
-		}
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, address(server)+"/v1/runs/bulk", bytes.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token())
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || bytes.Contains(text, []byte(`"error"`)) {
+		s.t.Fatalf("%s: %s, %v", resp.Status, text, err)
 	}
 }
 

@@ -334,38 +334,33 @@ func controllerName(shared bool) string {
 // endInterrupted ends the runs whose process has died. The caller has the lock.
 func (r *Record) endInterrupted(ctx context.Context) error {
 	var ctl *controller.Controller
-	for page := (ledger.Page{}); ; {
-		runs, next, err := r.Ledger.Unfinished(ctx, page)
+	for run, err := range ledger.Each(ctx, ledger.DefaultPage, r.Ledger.Unfinished) {
 		if err != nil {
 			return err
 		}
-		for i := range runs {
-			lives, until, err := r.driven(runs[i].ID)
-			if err != nil {
-				return err
-			}
-			if lives {
-				continue
-			}
-			if ctl == nil {
-				q := memory.New(memory.Options{})
-				defer q.Shutdown()
-				if ctl, err = controller.New(controller.Config{Name: controllerName(false), Ledger: r.Ledger, Queue: q, Board: q, Alone: true}); err != nil {
-					return err
-				}
-			}
-			shared := strings.HasPrefix(runs[i].Incarnation, sharedName)
-			if shared { // the others continue without it
-				until = time.Now()
-			}
-			if err := ctl.EndInterrupted(ctx, runs[i].ID, interrupted, shared, until); err != nil {
+		lives, until, err := r.driven(run.ID)
+		if err != nil {
+			return err
+		}
+		if lives {
+			continue
+		}
+		if ctl == nil {
+			q := memory.New(memory.Options{})
+			defer q.Shutdown()
+			if ctl, err = controller.New(controller.Config{Name: controllerName(false), Ledger: r.Ledger, Queue: q, Board: q, Alone: true}); err != nil {
 				return err
 			}
 		}
-		if page.Cursor = next; next == "" {
-			return nil
+		shared := strings.HasPrefix(run.Incarnation, sharedName)
+		if shared { // the others continue without it
+			until = time.Now()
+		}
+		if err := ctl.EndInterrupted(ctx, run.ID, interrupted, shared, until); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // prune removes what is beyond the bounds, for a while.
@@ -373,28 +368,26 @@ func (r *Record) prune(ctx context.Context) error {
 	until := time.Now().Add(pruneFor)
 	oldest := time.Now().Add(-keepFor)
 	kept, hosts := 0, 0
-	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
-		runs, next, err := r.Ledger.Runs(ctx, ledger.AllTenants(), ledger.RunFilter{}, page)
+	list := func(ctx context.Context, p ledger.Page) ([]ledger.Run, string, error) {
+		return r.Ledger.Runs(ctx, ledger.AllTenants(), ledger.RunFilter{}, p)
+	}
+	for run, err := range ledger.Each(ctx, ledger.MaxPage, list) {
 		if err != nil {
 			return err
 		}
-		for _, run := range runs {
-			if kept, hosts = kept+1, hosts+run.Total; !run.Complete() || kept == 1 || kept <= keepRuns && hosts <= keepHosts && run.Created.After(oldest) {
-				continue
-			}
-			for more := true; more; {
-				if time.Now().After(until) {
-					return nil
-				}
-				p, err := r.Ledger.Prune(ctx, run.ID, pruneRows)
-				if err != nil {
-					return err
-				}
-				more = p.More
-			}
+		if kept, hosts = kept+1, hosts+run.Total; !run.Complete() || kept == 1 || kept <= keepRuns && hosts <= keepHosts && run.Created.After(oldest) {
+			continue
 		}
-		if page.Cursor = next; next == "" {
-			return nil
+		for more := true; more; {
+			if time.Now().After(until) {
+				return nil
+			}
+			p, err := r.Ledger.Prune(ctx, run.ID, pruneRows)
+			if err != nil {
+				return err
+			}
+			more = p.More
 		}
 	}
+	return nil
 }

@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Forecasts of runs that were just put into the queue are kept one after the other. They take a
@@ -23,7 +25,7 @@ func (s *service) expect(ctx context.Context) {
 			if err := s.api.Expect(ctx, run); err != nil && ctx.Err() == nil {
 				s.log.Debug("the forecast of a run is not kept", "run", run, "error", err)
 			}
-			if !waited(ctx, time.Since(begun)*expectRest) {
+			if core.Sleep(ctx, time.Since(begun)*expectRest) != nil {
 				return
 			}
 		}

@@ -75,18 +75,6 @@ const (
 	OrphanAge = 24 * time.Hour
 )
 
-// waited waits, unless ctx ends before.
-func waited(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // forget removes what is kept no longer, and objects that nothing names, until ctx ends. Of several
 // servers one does it.
 func (s *service) forget(ctx context.Context) {
@@ -104,7 +92,7 @@ func (s *service) forget(ctx context.Context) {
 				s.log.Warn("cannot remove expired data, retrying in an hour", "error", err)
 			}
 		}
-		if !waited(ctx, forgetEvery) {
+		if core.Sleep(ctx, forgetEvery) != nil {
 			return
 		}
 	}
@@ -128,7 +116,7 @@ func (s *service) forgetOnce(ctx context.Context, sweep bool) error {
 			}
 			held = time.Now()
 		}
-		waited(ctx, forgetPause)
+		core.Pause(ctx, forgetPause, nil)
 		return ctx.Err()
 	}
 	if _, err := s.ledger.PruneTokens(ctx, held.Add(-ledger.KeepTokens)); err != nil {

@@ -118,19 +118,10 @@ func (s *service) awaitRecords(ctx context.Context) {
 }
 
 func (s *service) finished(ctx context.Context) bool {
-	for page := (ledger.Page{Limit: 1000}); ; {
-		runs, next, err := s.ledger.Unfinished(ctx, page)
-		if err != nil {
+	for run, err := range ledger.Each(ctx, ledger.MaxPage, s.ledger.Unfinished) {
+		if err != nil || !recorded(ctx, s.queue, run) {
 			return false
 		}
-		for i := range runs {
-			if !recorded(ctx, s.queue, runs[i]) {
-				return false
-			}
-		}
-		if next == "" {
-			return true
-		}
-		page.Cursor = next
 	}
+	return true
 }

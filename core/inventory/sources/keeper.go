@@ -150,25 +150,22 @@ func (k *Keeper) State(ctx context.Context, s Source) (State, error) {
 // held, by name. It needs no settings, so it leaves out sources that nobody fetched for a day: they
 // may have been removed.
 func (k *Keeper) Troubled(ctx context.Context) (all []State, err error) {
-	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
-		docs, next, err := k.Ledger.Documents(ctx, ledger.AllTenants(), kindState, page)
+	list := func(ctx context.Context, p ledger.Page) ([]ledger.Document, string, error) {
+		return k.Ledger.Documents(ctx, ledger.AllTenants(), kindState, p)
+	}
+	for doc, err := range ledger.Each(ctx, ledger.MaxPage, list) {
 		if err != nil {
 			return nil, err
 		}
-		for _, doc := range docs {
-			var st State
-			if err := json.Unmarshal(doc.Data, &st); err != nil {
-				return nil, fmt.Errorf("read state of source %s: %w: %w", doc.Name, err, core.ErrInvalid)
-			}
-			if (st.Failed != "" || st.Waiting != nil) && k.now().Sub(st.Tried) < 24*time.Hour {
-				all = append(all, st)
-			}
+		var st State
+		if err := json.Unmarshal(doc.Data, &st); err != nil {
+			return nil, fmt.Errorf("read state of source %s: %w: %w", doc.Name, err, core.ErrInvalid)
 		}
-		if next == "" {
-			return all, nil
+		if (st.Failed != "" || st.Waiting != nil) && k.now().Sub(st.Tried) < 24*time.Hour {
+			all = append(all, st)
 		}
-		page.Cursor = next
 	}
+	return all, nil
 }
 
 func (k *Keeper) state(ctx context.Context, s Source) (State, int64, error) {

@@ -80,24 +80,13 @@ func (q *Queue) takeOver(ctx context.Context) error {
 					q.opt.Pool, strconv.Itoa(format-1), format, core.ErrConflict, strings.Join(alive, ", "))
 			}
 			if ended == "" { // a worker that lives calls meanwhile
-				if err := rest(ctx, q.opt.SessionTTL+time.Second); err != nil {
-					return err
+				if core.Sleep(ctx, q.opt.SessionTTL+time.Second) != nil {
+					return ctx.Err()
 				}
 			}
 			ended = sessions
 		default:
 			return fmt.Errorf(where+", but processes of both have worked with it: %w\nhint: stop all of them, empty this Redis (redis-cli FLUSHDB), and start the new ones: they fill it again from the ledger", q.opt.Pool, strconv.Itoa(format-1), format, core.ErrConflict)
 		}
-	}
-}
-
-func rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -24,8 +24,8 @@ func IdleToStart(ctx context.Context, q queue.Queue, nodes, samples int) (Percen
 	err := func() error {
 		for range samples {
 			// Let the nodes go back to sleep: what is measured is waking them.
-			if err := pause(ctx, 5*time.Millisecond); err != nil {
-				return err
+			if core.Sleep(ctx, 5*time.Millisecond) != nil {
+				return ctx.Err()
 			}
 			start := time.Now()
 			if _, err := queue.SubmitOne(ctx, q, bulk(runID("idle"), 1)); err != nil {
@@ -48,17 +48,6 @@ func IdleToStart(ctx context.Context, q queue.Queue, nodes, samples int) (Percen
 		err = crewErr
 	}
 	return percentiles(times), err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // TimedResult is a measurement of Burst and Spread: start minus due.
