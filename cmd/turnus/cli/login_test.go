@@ -84,3 +84,41 @@ func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
 		}
 	}
 }
+
+// A logout empties the context whose server and token it used, and no other one.
+func TestLogoutForgetsTheSessionThatItEnded(t *testing.T) {
+	var ended atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ended.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer server.Close()
+	contexts := filepath.Join(t.TempDir(), "contexts.yaml")
+	text := "current: prod\ncontexts:\n  prod: {server: \"" + server.URL + "\", token: prod-session, login: true}\n"
+	if err := os.WriteFile(contexts, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := writeText(t, "other.token", "other-session", 0o600)
+	t.Setenv("TURNUS_CONFIG", contexts)
+	for i, tc := range []struct {
+		server, token string // of the environment
+		args          []string
+		kept          bool
+	}{
+		{server: server.URL + "/", token: "other-session", kept: true}, {token: "other-session", kept: true},
+		{args: []string{"--token-file", other}, kept: true}, {args: []string{"--server", server.URL, "--token-file", other}, kept: true},
+		{}, // the control
+	} {
+		t.Setenv("TURNUS_SERVER", tc.server)
+		t.Setenv("TURNUS_TOKEN", tc.token)
+		turnus(t, console.ExitOK, append([]string{"logout"}, tc.args...)...)
+		left, err := os.ReadFile(contexts)
+		if err != nil || ended.Load() != int32(i+1) {
+			t.Fatalf("%+v: %d sessions were ended; %v", tc, ended.Load(), err)
+		}
+		if strings.Contains(string(left), "prod-session") != tc.kept {
+			t.Errorf("%+v: the contexts are now %s", tc, left)
+		}
+	}
+}

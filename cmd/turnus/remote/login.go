@@ -258,15 +258,20 @@ func openPage(page string) {
 	}
 }
 
-// ForgetLogin takes the session out of the context that was asked.
+// ForgetLogin takes the session out of the context whose server and token were asked. Flags and the
+// environment may name others.
 func (f *Flags) ForgetLogin() error {
+	asked, err := f.Target()
+	if err != nil {
+		return err
+	}
 	file, err := settings.LoadContexts()
 	if err != nil {
 		return err
 	}
 	name := cmp.Or(f.Context, file.Current)
 	s, known := file.Contexts[name]
-	if f.Server != "" || !known || !s.Login {
+	if !known || !s.Login || asked.Server != s.Server || asked.Token != s.Token || asked.TokenFile != s.TokenFile {
 		return nil
 	}
 	s.Token, s.Login = "", false
