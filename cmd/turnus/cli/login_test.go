@@ -122,3 +122,34 @@ func TestLogoutForgetsTheSessionThatItEnded(t *testing.T) {
 		}
 	}
 }
+
+// A context is used in other folders than the login that wrote it.
+func TestLoginKeepsAbsolutePaths(t *testing.T) {
+	p, dir := servers.StartOIDC(t), t.TempDir()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPost {
+			_ = json.NewEncoder(w).Encode(api.Token{ID: "1", Secret: "s"})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(api.LoginInfo{Issuer: p.Issuer, ClientID: servers.OIDCClient, Scopes: []string{"openid"}})
+	}))
+	defer server.Close()
+	ca := servers.CommonCA(t)
+	files := []string{"--ca-file", ca.CA(t, dir)}
+	pair := ca.Sign(t, dir, "client")
+	files = append(files, "--cert-file", pair.Cert, "--key-file", pair.Key)
+	args := []string{"login", "--server", server.URL, "--as", "prod"}
+	for i := 0; i < len(files); i += 2 {
+		args = append(args, files[i], filepath.Base(files[i+1]))
+	}
+	t.Chdir(dir)
+	t.Setenv("TURNUS_CONFIG", filepath.Join(dir, "contexts.yaml"))
+	turnus(t, console.ExitOK, args...)
+	out, _ := turnus(t, console.ExitOK, "context", "ls", "-o", "json")
+	for i := 0; i < len(files); i += 2 {
+		if !strings.Contains(out, `"`+files[i+1]+`"`) {
+			t.Errorf("%s is not %s in %s", files[i], files[i+1], out)
+		}
+	}
+}

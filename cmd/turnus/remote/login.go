@@ -51,8 +51,10 @@ func (f *LoginFlags) login(ctx context.Context, con *console.Console) (session a
 		return session, name, err
 	}
 	target.Token, target.TokenFile = "", ""
-	if target.CAFile, err = settings.Absolute(target.CAFile); err != nil {
-		return session, name, err
+	for _, file := range []*string{&target.CAFile, &target.CertFile, &target.KeyFile} { // the context is used in other folders
+		if *file, err = settings.Absolute(*file); err != nil {
+			return session, name, err
+		}
 	}
 	c, err := ClientOf(target, 0)
 	if err != nil {
