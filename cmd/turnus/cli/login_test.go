@@ -152,4 +152,7 @@ func TestLoginKeepsAbsolutePaths(t *testing.T) {
 			t.Errorf("%s is not %s in %s", files[i], files[i+1], out)
 		}
 	}
+	if out, _ := turnus(t, console.ExitOK, "context", "ls", "-o", "name"); out != "prod\n" { // the chosen context has a mark
+		t.Errorf("-o name prints %q", out)
+	}
 }
