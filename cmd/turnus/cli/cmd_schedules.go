@@ -221,7 +221,7 @@ func (a *app) schedulesTriggerCmd() *cobra.Command {
 			switch {
 			case follow:
 				a.Message(launched.Run + " is launched")
-				return a.watchSoon(ctx, c, launched.Run)
+				return runview.WatchSoon(ctx, a.Console, c, launched.Run)
 			case a.Output == "json":
 				return console.PrintJSON(a.Out, launched)
 			}
@@ -233,27 +233,6 @@ func (a *app) schedulesTriggerCmd() *cobra.Command {
 	reasonFlag(c, &reason)
 	c.Flags().BoolVarP(&follow, "follow", "F", false, "watch the run to its end, and exit as turnus run does")
 	return c
-}
-
-// acceptedWithin is how long a run that a schedule launches may take to be there.
-const (
-	acceptedWithin = 15 * time.Second
-	acceptedEvery  = 100 * time.Millisecond
-)
-
-// watchSoon watches a run that may be accepted a moment later.
-func (a *app) watchSoon(ctx context.Context, c *client.Client, id string) error {
-	for end := time.Now().Add(acceptedWithin); ; {
-		err := runview.Watch(ctx, a.Console, c, id)
-		if !errors.Is(err, core.ErrNotFound) || time.Now().After(end) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(acceptedEvery):
-		}
-	}
 }
 
 func (a *app) schedulesBackfillCmd() *cobra.Command {
