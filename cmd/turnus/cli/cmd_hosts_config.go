@@ -74,8 +74,11 @@ func (f *configsFlags) query(host string) (configs.Query, error) {
 	return q, nil
 }
 
-// unknownHost says that nothing of a host was kept.
-func unknownHost(ctx context.Context, r *configs.Repo, host string) error {
+// checkHost refuses a host of which nothing was kept; "" is all hosts.
+func checkHost(ctx context.Context, r *configs.Repo, host string) error {
+	if kept, err := r.History(ctx, configs.Query{Host: host, Limit: 1}); err != nil || host == "" || len(kept) > 0 {
+		return err
+	}
 	tip, err := r.Resolve(ctx, "")
 	if err != nil {
 		return notKept(err)
@@ -130,8 +133,8 @@ func (a *app) configsLog(ctx context.Context, f *configsFlags, host string) erro
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 && host != "" && f.file+f.run+f.since == "" {
-		return unknownHost(ctx, r, host)
+	if err := checkHost(ctx, r, host); err != nil {
+		return err
 	}
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, console.ListOf(list))
@@ -199,8 +202,8 @@ func (a *app) configsShow(ctx context.Context, f *configsFlags, host string) err
 	if err != nil {
 		return err
 	}
-	if len(entries) == 0 && f.at == "" {
-		return unknownHost(ctx, r, host)
+	if err := checkHost(ctx, r, host); err != nil {
+		return err
 	}
 	doc := configsShowDoc{Host: host, Version: version, Files: []configFileDoc{}}
 	for _, e := range entries {
