@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,5 +41,22 @@ func TestHostsConfigRefusesAnUnknownHost(t *testing.T) {
 				t.Errorf("%v %s: %s", args, host, said)
 			}
 		}
+	}
+}
+
+// With -o json the job types would be printed, and nothing compared or written.
+func TestPagesOfJobTypesAreNoDocuments(t *testing.T) {
+	dir := t.TempDir()
+	page := writeText(t, "docs.md", "something else\n", 0o600)
+	turnus(t, console.ExitChanges, "plugins", "docs", "file", "--check", page) // the control
+	for _, format := range []string{"json", "yaml"} {
+		for _, args := range [][]string{{"--check", page}, {"--dir", filepath.Join(dir, "pages")}} {
+			if out, said := turnus(t, console.ExitInvalid, append([]string{"plugins", "docs", "file", "-o", format}, args...)...); out != "" || !strings.Contains(said, "leave out -o") {
+				t.Errorf("-o %s %v: %s%s", format, args, out, said)
+			}
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
 	}
 }
