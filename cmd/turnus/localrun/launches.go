@@ -45,6 +45,10 @@ type PlayFlags struct {
 	Command      *launch.Command        // launched in the place of playbooks; nil: playbooks are
 
 	At time.Time // of the launch; now when it is zero
+
+	// NoWindow gets the error of a playbook of which no window fits any host, and Prepare prepares
+	// the others; nil: Prepare returns the error.
+	NoWindow func(*launch.NoWindowError)
 }
 
 // Add gives the command the flags.
@@ -120,6 +124,10 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Calendar(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
 			Now: f.At, Need: record.need(ctx), Facts: facts, Inventory: inv.Hosts, Secrets: f.secrets, NodeSecrets: f.nodeSecrets, Source: f.Inv.sourceOf(inv),
 		})
+		if none, ok := errors.AsType[*launch.NoWindowError](err); ok && f.NoWindow != nil {
+			f.NoWindow(none)
+			continue
+		}
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, &console.Exit{Code: console.ExitInvalid, Err: err}
 		}
