@@ -141,7 +141,7 @@ func (a *app) askParams(ctx context.Context, c *client.Client, n *api.NewRun) er
 			questions = append(questions, console.Question{Name: p.Name, Expected: p.Expected, Description: p.Description, Default: p.Default})
 		}
 	}
-	n.Params, err = a.Prompt(questions)
+	n.Params, err = a.Prompt(ctx, questions)
 	return err
 }
 

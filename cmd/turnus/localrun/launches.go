@@ -84,7 +84,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 		return nil, err
 	}
 	opts := node.PlaybookOptions(sup, nil)
-	all, vars, err := f.load(paths, hosts, opts)
+	all, vars, err := f.load(ctx, paths, hosts, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 }
 
 // load returns the playbooks to launch, with the vars that are given to them.
-func (f *PlayFlags) load(paths []string, hosts []core.Host, opts playbooks.Options) ([]*playbooks.Playbook, map[string]any, error) {
+func (f *PlayFlags) load(ctx context.Context, paths []string, hosts []core.Host, opts playbooks.Options) ([]*playbooks.Playbook, map[string]any, error) {
 	if f.Command != nil {
 		if n := countWindowed(hosts); n > 0 && len(f.Windows.paths) == 0 && !f.Command.OutsideWindows {
 			return nil, nil, console.Invalid("%d of %s have a window set, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same",
@@ -162,7 +162,7 @@ func (f *PlayFlags) load(paths []string, hosts []core.Host, opts playbooks.Optio
 		return nil, nil, err
 	}
 	if f.ask {
-		if all, err = f.askParams(paths, all, vars, opts); err != nil {
+		if all, err = f.askParams(ctx, paths, all, vars, opts); err != nil {
 			return nil, nil, err
 		}
 	}
