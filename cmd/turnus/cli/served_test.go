@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/api"
 )
 
 // The document of a comparison with a server has the warnings of NEW, as that of two folders. They
@@ -39,5 +40,19 @@ func TestDiffAgainstAServerHasWarnings(t *testing.T) {
 	}
 	if _, said := turnus(t, console.ExitOK, args...); strings.Count(said, "selects none of 1 host") != 1 {
 		t.Errorf("got %s", said)
+	}
+}
+
+// What is piped into a file is the playbook, byte by byte.
+func TestPlaybookIsPrintedAsItIs(t *testing.T) {
+	source := "playbook: ntp\r\n# \x1b[31m\ttab\r\ntargets: true\r\n"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(api.Playbook{Name: "ntp", Source: source})
+	}))
+	defer server.Close()
+	t.Setenv("TURNUS_TOKEN", "t")
+	if out, _ := turnus(t, console.ExitOK, "project", "playbooks", "show", "ntp", "--server", server.URL); out != source {
+		t.Errorf("got %q, expected %q", out, source)
 	}
 }
