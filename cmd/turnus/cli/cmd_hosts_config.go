@@ -38,6 +38,7 @@ type configsFlags struct {
 }
 
 func (f *configsFlags) add(c *cobra.Command) {
+	c.ValidArgsFunction = f.hosts
 	c.Flags().StringVar(&f.dir, "config-dir", node.DefaultConfigs, "git repository with the versions, as turnus run, up and worker write it")
 	c.Flags().StringVar(&f.file, "file", "", "only this file, as config.backup names it")
 }
@@ -54,6 +55,16 @@ func (f *configsFlags) open() (*configs.Repo, error) {
 		}
 	}
 	return configs.New(f.dir)
+}
+
+// hosts completes the hosts of which something is kept.
+func (f *configsFlags) hosts(c *cobra.Command, args []string, _ string) (list []string, _ cobra.ShellCompDirective) {
+	if r, err := f.open(); err == nil && (len(args) == 0 || c.Name() == "diff") {
+		if tip, err := r.Resolve(c.Context(), ""); err == nil {
+			list, _ = r.Hosts(c.Context(), tip)
+		}
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
 // query returns the part of the history that the flags select, of a host; "" is all hosts.

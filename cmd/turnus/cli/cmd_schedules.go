@@ -183,6 +183,7 @@ func (a *app) schedulesSetCmd() *cobra.Command {
 	fl.StringVar(&n.StartWithin, "start-within", "", "a fire that is later than this is missed")
 	fl.BoolVar(&n.Paused, "paused", false, "make it, but let it not fire before it is resumed")
 	remote.CompleteFlag(c, "playbook", &r, playbookNames)
+	remote.CompleteLaunch(c, &r, func([]string) string { return n.Playbook })
 	for flag, words := range map[string][]string{"catch-up": {"skip", "once", "all"}, "overlap": {"skip", "queue", "cancel_running"}} {
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	}

@@ -110,6 +110,7 @@ the watching only; turnus runs cancel ends the run.`,
 	c.ValidArgsFunction = remote.Complete(&f.remote, playbookNames)
 	f.remote.Add(c)
 	f.launch.add(c, &f.new.LaunchOptions)
+	remote.CompleteLaunch(c, &f.remote, func(args []string) string { return strings.Join(args, "") })
 	fl := c.Flags()
 	fl.StringVar(&f.at, "at", "", "launch it then: 2026-12-01T02:00 in --timezone, 2026-12-01T02:00[Europe/Zurich], or RFC 3339")
 	fl.StringVar(&f.timezone, "timezone", "", "with --at: IANA time zone of the time (default: that of this machine)")

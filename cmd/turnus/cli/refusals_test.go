@@ -31,6 +31,11 @@ func TestHostsConfigRefusesAnUnknownHost(t *testing.T) {
 	if err := repo.Close(); err != nil {
 		t.Fatal(err)
 	}
+	for _, verb := range []string{"ls", "show", "diff"} {
+		if out, _ := turnus(t, console.ExitOK, "__complete", "hosts", "config", verb, "--config-dir", dir, ""); !strings.HasPrefix(out, "fw1\n") {
+			t.Errorf("hosts config %s is completed by %q", verb, out)
+		}
+	}
 	for _, args := range [][]string{
 		{"diff"}, {"diff", "--from", kept.Version, "--to", kept.Version}, {"diff", "--since", "24h"}, {"diff", "--run", "other"}, {"diff", "--file", "other.conf"},
 		{"ls"}, {"ls", "--since", "24h"}, {"ls", "--run", "other"}, {"ls", "--file", "other.conf"},

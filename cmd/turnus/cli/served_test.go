@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,5 +55,48 @@ func TestPlaybookIsPrintedAsItIs(t *testing.T) {
 	t.Setenv("TURNUS_TOKEN", "t")
 	if out, _ := turnus(t, console.ExitOK, "project", "playbooks", "show", "ntp", "--server", server.URL); out != source {
 		t.Errorf("got %q, expected %q", out, source)
+	}
+}
+
+// What a server knows is completed: hosts, groups and tags that a launch is narrowed to, and what
+// commands show of hosts.
+func TestServerCompletes(t *testing.T) {
+	answers := map[string]any{
+		"/v1/hosts":         map[string]any{"items": []api.Host{{Name: "web1", Customer: "acme", Groups: []string{"web"}}, {Name: "db1", Site: "fra"}}},
+		"/v1/playbooks/ntp": api.Playbook{Name: "ntp", Source: "playbook: ntp\nsteps:\n  - {uses: command, tags: [quick, slow], with: {run: a}}\n"},
+		"/v1/handlers":      map[string]any{"items": []api.PendingHandler{{Playbook: "nginx", Host: "web1"}, {Playbook: "nginx", Host: "web2"}}},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer, known := answers[r.URL.Path]
+		if !known {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	defer server.Close()
+	t.Setenv("TURNUS_TOKEN", "t")
+	for line, want := range map[string][]string{
+		"submit ntp --limit we":                      {"web", "web1"},
+		"submit ntp --limit web,f":                   {"web,fra"},
+		"submit ntp --tags q":                        {"quick"},
+		"submit ntp --skip-tags quick,":              {"quick,quick", "quick,slow"},
+		"schedules set n --limit acm":                {"acme"},
+		"schedules set n --playbook ntp --tags slow": {"slow"},
+		"hosts facts web":                            {"web1\tacme", "db1"},
+		"inventory show web":                         {"web1\tacme", "db1"},
+		"hosts handlers drop n":                      {"nginx"},
+	} {
+		words := strings.Fields(line)
+		last := len(words) - 1
+		args := append(append([]string{"__complete"}, words[:last]...), "--server", server.URL)
+		if strings.HasPrefix(words[last-1], "--") { // the value of a flag is behind it
+			args = append(append([]string{"__complete"}, words[:last-1]...), "--server", server.URL, words[last-1])
+		}
+		out, said := turnus(t, console.ExitOK, append(args, words[last])...)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if got := lines[:len(lines)-1]; !slices.Equal(got, want) { // the last one is a directive
+			t.Errorf("%s is completed by %q, expected %q; %s", line, got, want, said)
+		}
 	}
 }
