@@ -44,7 +44,7 @@ func TestDiffAgainstAServerHasWarnings(t *testing.T) {
 	}
 }
 
-// What is piped into a file is the playbook, byte by byte.
+// A file gets the playbook byte by byte.
 func TestPlaybookIsPrintedAsItIs(t *testing.T) {
 	source := "playbook: ntp\r\n# \x1b[31m\ttab\r\ntargets: true\r\n"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -58,8 +58,8 @@ func TestPlaybookIsPrintedAsItIs(t *testing.T) {
 	}
 }
 
-// What a server knows is completed: hosts, groups and tags that a launch is narrowed to, and what
-// commands show of hosts.
+// A shell completes by what a server has: hosts, groups and tags that narrow a launch, and hosts of
+// which a command shows something.
 func TestServerCompletes(t *testing.T) {
 	answers := map[string]any{
 		"/v1/hosts":         map[string]any{"items": []api.Host{{Name: "web1", Customer: "acme", Groups: []string{"web"}}, {Name: "db1", Site: "fra"}}},
