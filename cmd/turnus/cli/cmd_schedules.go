@@ -56,7 +56,7 @@ func (a *app) schedulesListCmd() *cobra.Command {
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Schedule, error) {
 		return client.All(ctx, 0, c.Schedules)
 	}
-	return remote.Table(a.Console, c, &r, list, []string{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}, func(s *api.Schedule) []string {
+	return remote.Table(a.Console, c, &r, list, []string{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "TRIGGERS", "STATE"}, func(s *api.Schedule) []string {
 		return []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, console.LocalTime(s.Next), strconv.FormatInt(s.Triggers, 10), scheduleState(s)}
 	})
 }
@@ -143,7 +143,7 @@ func (a *app) schedulesPauseCmd(verb string) *cobra.Command {
 	var reason string
 	short := "Stop triggering a schedule until it is resumed"
 	if verb == "resume" {
-		short = "Let a schedule fire again; what it missed is not caught up"
+		short = "Let a schedule trigger again; what it missed is not caught up"
 	}
 	c := a.scheduleVerb(verb, short, "  turnus schedules "+verb+" nightly-ntp", &r, func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
 		if verb == "resume" {
@@ -180,8 +180,8 @@ func (a *app) schedulesSetCmd() *cobra.Command {
 	fl.StringVar(&n.CatchUp, "catch-up", "", "what to do with missed fire times: skip, once, all")
 	fl.StringVar(&n.Overlap, "overlap", "", "while its last run is unfinished: skip, queue, cancel_running")
 	fl.StringVar(&n.Jitter, "jitter", "", "launch up to so much later, always by the same")
-	fl.StringVar(&n.StartWithin, "start-within", "", "a fire that is later than this is missed")
-	fl.BoolVar(&n.Paused, "paused", false, "make it, but let it not fire before it is resumed")
+	fl.StringVar(&n.StartWithin, "start-within", "", "a trigger that is later than this is missed")
+	fl.BoolVar(&n.Paused, "paused", false, "make it, but let it not trigger before it is resumed")
 	remote.CompleteFlag(c, "playbook", &r, playbookNames)
 	remote.CompleteLaunch(c, &r, func([]string) string { return n.Playbook })
 	for flag, words := range map[string][]string{"catch-up": {"skip", "once", "all"}, "overlap": {"skip", "queue", "cancel_running"}} {
@@ -262,7 +262,7 @@ func (a *app) schedulesBackfillCmd() *cobra.Command {
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, done)
 			}
-			fmt.Fprintln(a.Out, console.Plural(done.Triggers, "fire")+" to be launched")
+			fmt.Fprintln(a.Out, console.Plural(done.Triggers, "fire time")+" to be launched")
 			return nil
 		}),
 	}
