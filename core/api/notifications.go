@@ -9,7 +9,7 @@ import (
 const (
 	NotificationWaiting      = "waiting"
 	NotificationSent         = "sent"
-	NotificationDeadLettered = "dead"
+	NotificationDeadLettered = "dead_lettered"
 )
 
 // Notification is one message to one channel.
@@ -20,7 +20,7 @@ type Notification struct {
 	Kind     string          `json:"kind" doc:"as run_failed"`
 	Title    string          `json:"title"`
 	Run      string          `json:"run,omitempty"`
-	State    string          `json:"state" enum:"waiting,sent,dead" doc:"dead: dead-lettered"`
+	State    string          `json:"state" enum:"waiting,sent,dead_lettered"`
 	Made     time.Time       `json:"made"`
 	Due      time.Time       `json:"due,omitzero" doc:"of the next try, while it waits"`
 	Tries    int             `json:"tries"`

@@ -44,7 +44,7 @@ type NewSchedule struct {
 	Playbook string `json:"playbook" minLength:"1" maxLength:"200"`
 	LaunchOptions
 	Cron        string    `json:"cron,omitempty" maxLength:"200" doc:"either this or at"`
-	At          time.Time `json:"at,omitzero" doc:"fire once, then; it must lie ahead. The schedule is kept for 30 days after that"`
+	At          time.Time `json:"at,omitzero" doc:"trigger once, then; it must lie ahead. The schedule is kept for 30 days after that"`
 	Pin         bool      `json:"pin,omitempty" doc:"with at: launch the project and its hosts, also those of sources, as they are now; windows, approvals and secrets are those of then"`
 	Timezone    string    `json:"timezone,omitempty" maxLength:"64"`
 	CatchUp     string    `json:"catch_up,omitempty" enum:"skip,once,all" doc:"skip by default; once by default with at"`

@@ -22,7 +22,7 @@ func BenchmarkDecide(b *testing.B) {
 		}
 		dec := p.decide(s, now, func(string) bool { return false })
 		if len(dec.State.Claimed) != 1 {
-			b.Fatal("did not fire")
+			b.Fatal("did not trigger")
 		}
 		s, _ = finish(dec.State, []launch{{run: dec.State.Claimed[0].RunID}}, now)
 		p.due(&s, now, false)

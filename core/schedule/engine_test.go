@@ -266,7 +266,7 @@ func TestCatchUpAfterDowntime(t *testing.T) {
 	}
 }
 
-// A thousand schedules fire at one instant under three servers, each once, and before the next
+// A thousand schedules trigger at one instant under three servers, each once, and before the next
 // second.
 func TestAThousandAtOnce(t *testing.T) {
 	inLab(t, func(l *lab) {

@@ -126,7 +126,7 @@ func (p *plan) count(after, until time.Time, most int) int {
 	return n
 }
 
-// The nominal time in the id of a run: expressions fire at whole minutes, At may have seconds.
+// The nominal time in the id of a run: expressions trigger at whole minutes, At may have seconds.
 const (
 	minuteStamp = "20060102T1504Z"
 	secondStamp = "20060102T150405Z"

@@ -33,13 +33,17 @@ func (s *Server) notifications() {
 
 func (s *Server) listNotifications(ctx context.Context, by caller, in *struct {
 	Page
-	State   string `query:"state" enum:"waiting,sent,dead"`
+	State   string `query:"state" enum:"waiting,sent,dead_lettered,dead" doc:"dead: the former name of dead_lettered"`
 	Channel string `query:"channel" maxLength:"200" doc:"its name, without a tenant"`
 	Kind    string `query:"kind" maxLength:"100" doc:"as run_failed"`
 	Run     string `query:"run" maxLength:"128" doc:"id"`
 },
 ) (*list[api.Notification], error) {
-	f := ledger.NotificationFilter{State: ledger.NotificationState(in.State), Channel: in.Channel, Kind: in.Kind, Run: in.Run}
+	state := ledger.NotificationState(in.State)
+	if in.State == api.NotificationDeadLettered {
+		state = ledger.NotificationDeadLettered
+	}
+	f := ledger.NotificationFilter{State: state, Channel: in.Channel, Kind: in.Kind, Run: in.Run}
 	all, next, err := s.cfg.Ledger.Notifications(ctx, by.scope, f, in.ledger())
 	if err != nil {
 		return nil, err
@@ -127,8 +131,12 @@ func notificationOf(n *ledger.Notification) api.Notification {
 		ID: n.ID, Channel: channelName(policy.Place{Service: n.Service, Tenant: n.Tenant, Channel: n.Channel}), Medium: n.Medium, Kind: n.Kind, Run: n.Run,
 		State: string(n.State), Made: n.Made, Tries: n.Tries, Reason: n.Reason, Finished: n.Finished,
 	}
-	if n.State == ledger.NotificationWaiting {
+	switch n.State {
+	case ledger.NotificationWaiting:
 		out.Due = n.Due
+	case ledger.NotificationDeadLettered:
+		out.State = api.NotificationDeadLettered
+	case ledger.NotificationSent:
 	}
 	var reported notify.Notice
 	if json.Unmarshal(n.Data, &reported) == nil { // else it has no title, and is shown without

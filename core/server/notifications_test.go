@@ -49,6 +49,12 @@ func TestNotifications(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	must(t, b.ledger.Failed(t.Context(), n, "410 Gone", 0, true))
+	for _, state := range []string{"dead_lettered", "dead"} { // the present name, and the former one
+		list := want[struct{ Items []api.Notification }](t, b.ask(acme, "GET", "/v1/notifications?state="+state, nil), http.StatusOK).Items
+		if len(list) != 1 || list[0].ID != n.ID || list[0].State != "dead_lettered" {
+			t.Errorf("%s: %+v", state, list)
+		}
+	}
 	back := want[api.Notification](t, b.ask(acme, "POST", "/v1/notifications/"+n.ID+"/retry", nil), http.StatusOK)
 	if back.State != api.NotificationWaiting || back.Reason != "410 Gone" {
 		t.Errorf("%+v", back)

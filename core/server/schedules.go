@@ -30,7 +30,7 @@ func (s *Server) schedules() {
 		"By cron, or once with at. Replacing needs If-Match; the same definition again is left as it is. It is of the playbook's tenant. "+managed, Operator), s.putSchedule)
 	handle(s, r("delete-schedule", http.MethodDelete, "/{schedule}", "Remove a schedule", "Its runs continue. "+managed, Operator), s.deleteSchedule)
 	handle(s, r("pause-schedule", http.MethodPost, "/{schedule}/pause", "Suspend a schedule until it is resumed", "", Operator), s.setPaused(true))
-	handle(s, r("resume-schedule", http.MethodPost, "/{schedule}/resume", "Resume a schedule", "It continues with its next fire; what it missed is not caught up.", Operator), s.setPaused(false))
+	handle(s, r("resume-schedule", http.MethodPost, "/{schedule}/resume", "Resume a schedule", "It continues with its next fire time; what it missed is not caught up.", Operator), s.setPaused(false))
 	handle(s, r("trigger-schedule", http.MethodPost, "/{schedule}/trigger", "Launch a schedule now", "Paused or not.", Operator), s.triggerSchedule)
 	handle(s, r("backfill-schedule", http.MethodPost, "/{schedule}/backfill", "Launch a schedule for the fire times of a past range", "One after the other; those that were launched before are not repeated.", Operator), s.backfillSchedule)
 }

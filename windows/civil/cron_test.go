@@ -149,8 +149,8 @@ func TestTrapTriggersManyTimesAtAClockChange(t *testing.T) { // nomad#5410
 	}
 }
 
-// matches says whether a clock that shows this time makes the expression fire, read off its
-// fields and not its bits.
+// matches reports whether the time of a clock is a fire time of the expression. It reads the fields
+// of the expression and not its bits.
 func matches(c *Cron, w time.Time) bool {
 	in := func(i, v int) bool {
 		mask := [5]uint64{c.minute, c.hour, c.dom, c.month, c.dow}[i]

@@ -47,10 +47,11 @@ follows a repository applies the repository again when its branch moves.`,
 }
 
 func (a *app) apply(ctx context.Context, c *client.Client, f *applyFlags, path string) error {
-	request, err := a.localDefinitions(ctx, &f.plugins, path)
+	request, set, err := a.localDefinitions(ctx, &f.plugins, path)
 	if err != nil {
 		return err
 	}
+	service.WarnOf(a.Console, set)
 	now, err := c.Definitions(ctx)
 	if err != nil {
 		return err
@@ -78,25 +79,24 @@ func (a *app) apply(ctx context.Context, c *client.Client, f *applyFlags, path s
 }
 
 // localDefinitions reads and checks a folder as the server will, which knows its sources of hosts.
-func (a *app) localDefinitions(ctx context.Context, plugins *node.PluginFlags, path string) (api.Apply, error) {
+func (a *app) localDefinitions(ctx context.Context, plugins *node.PluginFlags, path string) (api.Apply, *definitions.Set, error) {
 	sup, err := plugins.Supervisor(nil)
 	if err != nil {
-		return api.Apply{}, err
+		return api.Apply{}, nil, err
 	}
 	set, err := definitions.Load(ctx, path, definitions.Options{Playbooks: node.PlaybookOptions(sup, nil), Sources: []definitions.KnownSource{{}}})
 	if err != nil {
-		return api.Apply{}, err
+		return api.Apply{}, nil, err
 	}
 	if err := askJobTypesOf(ctx, sup, set); err != nil {
-		return api.Apply{}, err
+		return api.Apply{}, nil, err
 	}
-	service.WarnOf(a.Console, set)
 	docs := set.Documents()
 	out := api.Apply{Documents: make([]api.Document, len(docs)), Revision: set.Revision.Commit, Author: set.Revision.Author, Subject: set.Revision.Subject}
 	for i, d := range docs {
 		out.Documents[i] = api.Document(d)
 	}
-	return out, nil
+	return out, set, nil
 }
 
 // diffServer compares a folder with what a server holds.
@@ -109,7 +109,7 @@ func (a *app) diffServer(ctx context.Context, f *diffFlags, path string) error {
 	ctx, stop := a.Interruptible(ctx)
 	defer stop()
 	doc := diffDoc{Valid: true, OldValid: true, Problems: playbooks.Diagnostics{}, Warnings: playbooks.Diagnostics{}, Changes: []definitions.Change{}, At: time.Now().UTC()}
-	request, err := a.localDefinitions(ctx, &f.plugins, path)
+	request, set, err := a.localDefinitions(ctx, &f.plugins, path)
 	if errors.As(err, &doc.Problems) {
 		doc.Valid = false
 		return a.reportDiff(doc, f)
@@ -122,6 +122,7 @@ func (a *app) diffServer(ctx context.Context, f *diffFlags, path string) error {
 		return remote.Reported(err)
 	}
 	doc.Old = definitions.Revision{Commit: now.Revision, Author: now.Author, Subject: now.Subject}
+	doc.Warnings = append(doc.Warnings, set.Warnings...)
 	changes, err := c.DiffDefinitions(ctx, request)
 	if err != nil {
 		return remote.Reported(err)

@@ -45,7 +45,7 @@ func (a *app) contextListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			docs, cells := []contextDoc{}, [][]string{{"CURRENT", "NAME", "SERVER", "TOKEN"}}
+			docs, cells := []contextDoc{}, [][]string{{"", "NAME", "SERVER", "TOKEN"}}
 			for _, name := range slices.Sorted(maps.Keys(file.Contexts)) {
 				s := file.Contexts[name]
 				mark, token := "", "none"

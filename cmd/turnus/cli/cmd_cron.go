@@ -14,7 +14,7 @@ import (
 func (a *app) cronCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cron",
-		Short: "Cron expressions: when they fire, and what they mean",
+		Short: "Cron expressions: their fire times, and what they mean",
 		Example: `  turnus cron next "30 2 * * 1-5" --timezone Europe/Berlin
   turnus cron describe "17 3 1 */3 *"`,
 	}

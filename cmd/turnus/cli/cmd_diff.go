@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/playbooks"
@@ -55,7 +56,9 @@ not take, how its files differ from those that hold, and what the files without 
 				return console.Invalid("turnus project diff: expected NEW, OLD NEW, or --rejected alone\nusage: turnus project diff OLD NEW")
 			}
 			if f.rejected {
-				return remote.Run(a.Console, &f.remote, a.diffRejected)(cmd, args)
+				return remote.Run(a.Console, &f.remote, func(ctx context.Context, c *client.Client, _ []string) error {
+					return a.diffRejected(ctx, c, f.exitCode)
+				})(cmd, args)
 			}
 			if len(args) == 1 && f.repo == "" {
 				if f.at != "" || f.sources != "" || len(f.vars.Args) > 0 {

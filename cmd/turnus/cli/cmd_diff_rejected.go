@@ -13,11 +13,18 @@ import (
 )
 
 // diffRejected prints the revision that a server does not take, and what it changes.
-func (a *app) diffRejected(ctx context.Context, c *client.Client, _ []string) error {
+func (a *app) diffRejected(ctx context.Context, c *client.Client, exitCode bool) error {
 	got, err := c.RejectedDefinitions(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = a.printRejected(&got)
 	}
+	if err == nil && exitCode && len(got.Files)+len(got.Changes) > 0 {
+		err = &console.Exit{Code: console.ExitChanges}
+	}
+	return err
+}
+
+func (a *app) printRejected(got *api.RejectedChanges) error {
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, got)
 	}

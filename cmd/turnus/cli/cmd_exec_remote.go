@@ -56,7 +56,7 @@ func (a *app) execRemote(cmd *cobra.Command, r *remote.Flags, command *launch.Co
 		}
 	}
 	return remote.Run(a.Console, r, func(ctx context.Context, c *client.Client, _ []string) (err error) {
-		if n.Limit, err = limitParts(f.Play.Inv.Limit); err != nil {
+		if n.Limit, err = remote.LimitParts(f.Play.Inv.Limit); err != nil {
 			return err
 		}
 		run, err := c.Exec(ctx, onceKey(), n)

@@ -43,6 +43,7 @@ type keyFlags struct {
 
 func (f *keyFlags) add(c *cobra.Command) {
 	f.inv.Add(c)
+	c.ValidArgsFunction = f.inv.Complete
 	f.node.AddDial(c)
 	f.node.SSH.NewKnownHosts = true
 }

@@ -38,6 +38,7 @@ type configsFlags struct {
 }
 
 func (f *configsFlags) add(c *cobra.Command) {
+	c.ValidArgsFunction = f.hosts
 	c.Flags().StringVar(&f.dir, "config-dir", node.DefaultConfigs, "git repository with the versions, as turnus run, up and worker write it")
 	c.Flags().StringVar(&f.file, "file", "", "only this file, as config.backup names it")
 }
@@ -54,6 +55,16 @@ func (f *configsFlags) open() (*configs.Repo, error) {
 		}
 	}
 	return configs.New(f.dir)
+}
+
+// hosts completes the hosts of which something is kept.
+func (f *configsFlags) hosts(c *cobra.Command, args []string, _ string) (list []string, _ cobra.ShellCompDirective) {
+	if r, err := f.open(); err == nil && (len(args) == 0 || c.Name() == "diff") {
+		if tip, err := r.Resolve(c.Context(), ""); err == nil {
+			list, _ = r.Hosts(c.Context(), tip)
+		}
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
 // query returns the part of the history that the flags select, of a host; "" is all hosts.
@@ -74,8 +85,11 @@ func (f *configsFlags) query(host string) (configs.Query, error) {
 	return q, nil
 }
 
-// unknownHost says that nothing of a host was kept.
-func unknownHost(ctx context.Context, r *configs.Repo, host string) error {
+// checkHost refuses a host of which nothing was kept; "" is all hosts.
+func checkHost(ctx context.Context, r *configs.Repo, host string) error {
+	if kept, err := r.History(ctx, configs.Query{Host: host, Limit: 1}); err != nil || host == "" || len(kept) > 0 {
+		return err
+	}
 	tip, err := r.Resolve(ctx, "")
 	if err != nil {
 		return notKept(err)
@@ -130,8 +144,8 @@ func (a *app) configsLog(ctx context.Context, f *configsFlags, host string) erro
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 && host != "" && f.file+f.run+f.since == "" {
-		return unknownHost(ctx, r, host)
+	if err := checkHost(ctx, r, host); err != nil {
+		return err
 	}
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, console.ListOf(list))
@@ -199,8 +213,8 @@ func (a *app) configsShow(ctx context.Context, f *configsFlags, host string) err
 	if err != nil {
 		return err
 	}
-	if len(entries) == 0 && f.at == "" {
-		return unknownHost(ctx, r, host)
+	if err := checkHost(ctx, r, host); err != nil {
+		return err
 	}
 	doc := configsShowDoc{Host: host, Version: version, Files: []configFileDoc{}}
 	for _, e := range entries {

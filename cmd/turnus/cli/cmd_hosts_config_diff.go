@@ -99,6 +99,9 @@ func (f *configsFlags) named(ctx context.Context, r *configs.Repo, hosts []strin
 	}
 	var list []configChange
 	for _, host := range hosts {
+		if err := checkHost(ctx, r, host); err != nil {
+			return nil, err
+		}
 		to, err := r.Resolve(ctx, f.to)
 		if err != nil {
 			return nil, notKept(err)
@@ -137,8 +140,8 @@ func (f *configsFlags) recent(ctx context.Context, r *configs.Repo, hosts []stri
 		if err != nil {
 			return nil, err
 		}
-		if len(versions) == 0 && f.since+f.run+f.file == "" {
-			return nil, unknownHost(ctx, r, host)
+		if err := checkHost(ctx, r, host); err != nil {
+			return nil, err
 		}
 		for _, v := range versions { // newest first
 			i, have := at[v.Host]
@@ -173,21 +176,9 @@ func (a *app) printConfigDiff(doc configsDiffDoc) {
 		for _, f := range c.Files {
 			files++
 			for l := range strings.Lines(f.Diff) {
-				fmt.Fprintln(a.Out, a.paintDiff(strings.TrimRight(l, "\r\n")))
+				fmt.Fprintln(a.Out, a.PaintDiff(strings.TrimRight(l, "\r\n")))
 			}
 		}
 	}
 	a.Message(fmt.Sprintf("%s in %s changed", console.Plural(files, "file"), console.Plural(len(doc.Changes), "host")))
-}
-
-func (a *app) paintDiff(l string) string {
-	switch {
-	case strings.HasPrefix(l, "+"):
-		return a.Paint(console.Green, l)
-	case strings.HasPrefix(l, "-"):
-		return a.Paint(console.Red, l)
-	case strings.HasPrefix(l, "@@"):
-		return a.Paint(console.Cyan, l)
-	}
-	return l
 }

@@ -15,7 +15,7 @@ import (
 func (a *app) hostFactsCmd() *cobra.Command {
 	var r remote.Flags
 	c := &cobra.Command{
-		Use: "facts HOST", Short: "Show the newest facts of a host, and their age", Args: cobra.ExactArgs(1),
+		Use: "facts HOST", Short: "Show the newest facts of a host, and their age", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.HostNames),
 		Long: `Show the newest facts of a host, and their age. Runs gather facts: where a step reads
 host.facts, and with the job type facts. targets of a playbook read what is shown here.
 

@@ -74,7 +74,7 @@ func (a *app) handlersDropCmd() *cobra.Command {
 	var r remote.Flags
 	var in api.DropHandlers
 	c := &cobra.Command{
-		Use: "drop PLAYBOOK", Short: "Forget pending handlers of a playbook", Args: cobra.ExactArgs(1),
+		Use: "drop PLAYBOOK", Short: "Forget pending handlers of a playbook", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.PendingPlaybooks),
 		Long: `Forget pending handlers of a playbook: those that it has no more, or on hosts where a person did
 what the handler does. One call drops 1000 at most. A server's audit log names the caller.`,
 		Example: "  turnus hosts handlers drop nginx --handler reload\n  turnus hosts handlers drop nginx --host web1 --local",

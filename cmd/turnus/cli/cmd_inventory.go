@@ -101,7 +101,7 @@ func (a *app) inventoryShowCmd() *cobra.Command {
 		Example: `  turnus inventory show web1 -i hosts.yaml
   turnus inventory show web1 -i sources.yaml -i hosts.yaml -o json
   turnus inventory show web1 --context prod`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&f.remote, remote.HostNames),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: remote.CompleteHosts(&f.remote, f.inv.Complete),
 	}
 	c.RunE = a.either(&f, func(ctx context.Context, c *client.Client, args []string) error {
 		all, err := c.Origins(ctx, args[0])

@@ -19,7 +19,7 @@ import (
 func (a *app) notificationsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "notifications", Short: "List notifications of a server, send them again, and test channels",
-		Example: `  turnus admin notifications ls --state dead
+		Example: `  turnus admin notifications ls --state dead_lettered
   turnus admin notifications test acme:ops`,
 	}
 	c.AddCommand(a.notificationsListCmd(), a.notificationsShowCmd(), a.notificationsRetryCmd(), a.notificationsTestCmd(), a.notificationsChannelsCmd())
@@ -32,7 +32,7 @@ func (a *app) notificationsListCmd() *cobra.Command {
 	var m most
 	c := &cobra.Command{
 		Use: "ls", Short: "List notifications, newest first", Args: cobra.NoArgs,
-		Example: "  turnus admin notifications ls --state dead\n  turnus admin notifications ls --run 20261120-021500-ab3cd5ef -o json",
+		Example: "  turnus admin notifications ls --state dead_lettered\n  turnus admin notifications ls --run 20261120-021500-ab3cd5ef -o json",
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Notification, error) {
 		return client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Notification], error) {
@@ -43,7 +43,7 @@ func (a *app) notificationsListCmd() *cobra.Command {
 		return []string{n.ID, console.LocalTime(n.Made), console.Printable(n.Channel), n.Kind, n.State, strconv.Itoa(n.Tries), console.Printable(n.Title)}
 	})
 	m.add(c, "notifications")
-	c.Flags().StringVar(&f.State, "state", "", "only these: waiting, sent or dead (dead-lettered: retries exhausted)")
+	c.Flags().StringVar(&f.State, "state", "", "only these: waiting, sent or dead_lettered (retries exhausted)")
 	c.Flags().StringVar(&f.Channel, "channel", "", "only to channels of this name")
 	c.Flags().StringVar(&f.Kind, "kind", "", "only of this kind, as run_failed")
 	c.Flags().StringVar(&f.Run, "run", "", "only about this run")
@@ -177,7 +177,7 @@ func (a *app) notificationsChannelsCmd() *cobra.Command {
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Channel, error) {
 		return client.All(ctx, 0, c.Channels)
 	}
-	return remote.Table(a.Console, c, &r, list, []string{"CHANNEL", "MEDIUM", "WAITING", "SENT", "DEAD"}, func(ch *api.Channel) []string {
+	return remote.Table(a.Console, c, &r, list, []string{"CHANNEL", "MEDIUM", "WAITING", "SENT", "DEAD-LETTERED"}, func(ch *api.Channel) []string {
 		return []string{console.Printable(ch.Name), ch.Medium, strconv.Itoa(ch.Waiting), strconv.Itoa(ch.Sent), strconv.Itoa(ch.DeadLettered)}
 	})
 }

@@ -116,26 +116,29 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	if record != nil {
 		defer func() { _ = record.Close(cmd.Context()) }() // it was only read
 	}
+	var none []*launch.NoWindowError
+	f.play.NoWindow = func(e *launch.NoWindowError) { none = append(none, e) }
 	launches, err := f.play.Prepare(cmd.Context(), args, inv, hosts, sup, record)
-	if noWindow, ok := errors.AsType[*launch.NoWindowError](err); ok {
-		return planview.ShowNone(a.Console, noWindow)
-	}
 	if err != nil {
 		return err
+	}
+	if n := len(none) + len(launches); a.Output == "svg" && n > 1 {
+		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: turnus plan PLAYBOOK -o svg, one call for each", console.Plural(n, "playbook"))
+	}
+	o := planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Concurrency: f.concurrency, Calendar: f.play.Windows.Calendar(), Types: node.PlaybookOptions(sup, nil).Types}
+	for _, e := range none {
+		if err := planview.ShowNone(a.Console, e, o); err != nil {
+			return err
+		}
 	}
 	if f.listHosts {
 		return localrun.ListLaunches(a.Console, launches)
 	}
-	if a.Output == "svg" && len(launches) > 1 {
-		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: turnus plan PLAYBOOK -o svg, one call for each", console.Plural(len(launches), "playbook"))
-	}
-	types := node.PlaybookOptions(sup, nil).Types
 	for _, l := range launches {
-		past, err := f.past(cmd.Context(), l.Playbook.Name, record)
-		if err != nil {
+		if o.Past, err = f.past(cmd.Context(), l.Playbook.Name, record); err != nil {
 			return remote.Reported(err)
 		}
-		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Concurrency: f.concurrency, Calendar: f.play.Windows.Calendar(), Past: past, Types: types})
+		d, err := planview.New(l, o)
 		if err != nil {
 			return err
 		}

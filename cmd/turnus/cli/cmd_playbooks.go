@@ -74,15 +74,15 @@ func (a *app) playbooksShowCmd() *cobra.Command {
 	return c
 }
 
-// showPlaybook writes its source as it is: a playbook that was piped somewhere still is one.
+// showPlaybook writes its source, byte by byte where stdout is no terminal.
 func (a *app) showPlaybook(b *api.Playbook) error {
-	text := b.Source
+	text, to := b.Source, a.Out.Raw()
 	if a.Out.OnTerminal() {
-		text = console.PrintableLines(text)
+		text, to = console.PrintableLines(text), a.Out
 	}
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	_, err := a.Out.Write([]byte(text))
+	_, err := to.Write([]byte(text))
 	return err
 }

@@ -34,6 +34,9 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if a.Output == "json" && f.check+f.dir != "" {
+				return console.Invalid("--check and --dir are for pages, and -o json and -o yaml print documents\nhint: leave out -o, or leave out --check and --dir")
+			}
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, console.ListOf(types))
 			}

@@ -56,7 +56,7 @@ func (a *app) schedulesListCmd() *cobra.Command {
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Schedule, error) {
 		return client.All(ctx, 0, c.Schedules)
 	}
-	return remote.Table(a.Console, c, &r, list, []string{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}, func(s *api.Schedule) []string {
+	return remote.Table(a.Console, c, &r, list, []string{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "TRIGGERS", "STATE"}, func(s *api.Schedule) []string {
 		return []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, console.LocalTime(s.Next), strconv.FormatInt(s.Triggers, 10), scheduleState(s)}
 	})
 }
@@ -143,7 +143,7 @@ func (a *app) schedulesPauseCmd(verb string) *cobra.Command {
 	var reason string
 	short := "Stop triggering a schedule until it is resumed"
 	if verb == "resume" {
-		short = "Let a schedule fire again; what it missed is not caught up"
+		short = "Let a schedule trigger again; what it missed is not caught up"
 	}
 	c := a.scheduleVerb(verb, short, "  turnus schedules "+verb+" nightly-ntp", &r, func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
 		if verb == "resume" {
@@ -180,9 +180,10 @@ func (a *app) schedulesSetCmd() *cobra.Command {
 	fl.StringVar(&n.CatchUp, "catch-up", "", "what to do with missed fire times: skip, once, all")
 	fl.StringVar(&n.Overlap, "overlap", "", "while its last run is unfinished: skip, queue, cancel_running")
 	fl.StringVar(&n.Jitter, "jitter", "", "launch up to so much later, always by the same")
-	fl.StringVar(&n.StartWithin, "start-within", "", "a fire that is later than this is missed")
-	fl.BoolVar(&n.Paused, "paused", false, "make it, but let it not fire before it is resumed")
+	fl.StringVar(&n.StartWithin, "start-within", "", "a trigger that is later than this is missed")
+	fl.BoolVar(&n.Paused, "paused", false, "make it, but let it not trigger before it is resumed")
 	remote.CompleteFlag(c, "playbook", &r, playbookNames)
+	remote.CompleteLaunch(c, &r, func([]string) string { return n.Playbook })
 	for flag, words := range map[string][]string{"catch-up": {"skip", "once", "all"}, "overlap": {"skip", "queue", "cancel_running"}} {
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -221,7 +222,7 @@ func (a *app) schedulesTriggerCmd() *cobra.Command {
 			switch {
 			case follow:
 				a.Message(launched.Run + " is launched")
-				return a.watchSoon(ctx, c, launched.Run)
+				return runview.WatchSoon(ctx, a.Console, c, launched.Run)
 			case a.Output == "json":
 				return console.PrintJSON(a.Out, launched)
 			}
@@ -233,27 +234,6 @@ func (a *app) schedulesTriggerCmd() *cobra.Command {
 	reasonFlag(c, &reason)
 	c.Flags().BoolVarP(&follow, "follow", "F", false, "watch the run to its end, and exit as turnus run does")
 	return c
-}
-
-// acceptedWithin is how long a run that a schedule launches may take to be there.
-const (
-	acceptedWithin = 15 * time.Second
-	acceptedEvery  = 100 * time.Millisecond
-)
-
-// watchSoon watches a run that may be accepted a moment later.
-func (a *app) watchSoon(ctx context.Context, c *client.Client, id string) error {
-	for end := time.Now().Add(acceptedWithin); ; {
-		err := runview.Watch(ctx, a.Console, c, id)
-		if !errors.Is(err, core.ErrNotFound) || time.Now().After(end) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(acceptedEvery):
-		}
-	}
 }
 
 func (a *app) schedulesBackfillCmd() *cobra.Command {
@@ -282,7 +262,7 @@ func (a *app) schedulesBackfillCmd() *cobra.Command {
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, done)
 			}
-			fmt.Fprintln(a.Out, console.Plural(done.Triggers, "fire")+" to be launched")
+			fmt.Fprintln(a.Out, console.Plural(done.Triggers, "fire time")+" to be launched")
 			return nil
 		}),
 	}

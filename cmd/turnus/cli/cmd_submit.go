@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -16,7 +14,6 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
-	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -40,7 +37,7 @@ func (f *launchFlags) add(c *cobra.Command, o *api.LaunchOptions) {
 
 // read fills in what flags name indirectly.
 func (f *launchFlags) read(o *api.LaunchOptions) (err error) {
-	if o.Limit, err = limitParts(f.limit); err == nil {
+	if o.Limit, err = remote.LimitParts(f.limit); err == nil {
 		o.Vars, err = f.vars.Values()
 	}
 	return err
@@ -113,6 +110,7 @@ the watching only; turnus runs cancel ends the run.`,
 	c.ValidArgsFunction = remote.Complete(&f.remote, playbookNames)
 	f.remote.Add(c)
 	f.launch.add(c, &f.new.LaunchOptions)
+	remote.CompleteLaunch(c, &f.remote, func(args []string) string { return strings.Join(args, "") })
 	fl := c.Flags()
 	fl.StringVar(&f.at, "at", "", "launch it then: 2026-12-01T02:00 in --timezone, 2026-12-01T02:00[Europe/Zurich], or RFC 3339")
 	fl.StringVar(&f.timezone, "timezone", "", "with --at: IANA time zone of the time (default: that of this machine)")
@@ -141,7 +139,7 @@ func (a *app) askParams(ctx context.Context, c *client.Client, n *api.NewRun) er
 			questions = append(questions, console.Question{Name: p.Name, Expected: p.Expected, Description: p.Description, Default: p.Default})
 		}
 	}
-	n.Params, err = a.Prompt(questions)
+	n.Params, err = a.Prompt(ctx, questions)
 	return err
 }
 
@@ -221,41 +219,6 @@ func onceName(playbook, key string) string {
 
 // onceKey lets a request be sent again when no answer comes.
 func onceKey() string { return rand.Text() }
-
-// maxLimit bounds the hosts that @FILE of --limit names.
-const maxLimit = 4 << 20
-
-// limitParts reads @FILE here: the server has other files.
-func limitParts(limit string) ([]string, error) {
-	if limit == "" {
-		return nil, nil
-	}
-	var parts []string
-	for part := range strings.SplitSeq(limit, ",") {
-		file, isFile := strings.CutPrefix(strings.TrimSpace(part), "@")
-		if !isFile {
-			parts = append(parts, part)
-			continue
-		}
-		text, err := settings.ReadFile(file, maxLimit+1)
-		if err != nil {
-			return nil, console.Invalid("--limit: %w", err)
-		}
-		if len(text) > maxLimit {
-			return nil, console.Invalid("--limit: %s has more than 4 MiB", file)
-		}
-		before := len(parts)
-		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-			if line := strings.TrimSpace(lines.Text()); line != "" && line[0] != '#' {
-				parts = append(parts, line)
-			}
-		}
-		if len(parts) == before {
-			return nil, console.Invalid("--limit: %s names no host: all is every host", file)
-		}
-	}
-	return parts, nil
-}
 
 func playbookNames(ctx context.Context, c *client.Client) ([]string, error) {
 	all, err := c.Playbooks(ctx, client.Page{Limit: 500})

@@ -28,6 +28,7 @@ func TestDiffOfARejectedRevision(t *testing.T) {
 	defer server.Close()
 	t.Setenv("TURNUS_TOKEN", "t")
 	args := []string{"project", "diff", "--rejected", "--server", server.URL}
+	turnus(t, console.ExitOK, append(args, "--exit-code")...)
 	if out, said := turnus(t, console.ExitOK, args...); out != "" || !strings.Contains(said, "the server rejects no revision") {
 		t.Errorf("%s%s", out, said)
 	}
@@ -50,6 +51,8 @@ func TestDiffOfARejectedRevision(t *testing.T) {
 			t.Errorf("%q is not in %s", part, said)
 		}
 	}
+	turnus(t, console.ExitChanges, append(args, "--exit-code")...)
+	turnus(t, console.ExitChanges, append(args, "--exit-code", "-o", "json")...)
 	if out, _ := turnus(t, console.ExitOK, append(args, "-o", "json")...); !strings.Contains(out, `"files_left_out": 2`) {
 		t.Error(out)
 	}

@@ -84,3 +84,75 @@ func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
 		}
 	}
 }
+
+// A logout empties the context whose server and token it used, and no other one.
+func TestLogoutForgetsTheSessionThatItEnded(t *testing.T) {
+	var ended atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ended.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer server.Close()
+	contexts := filepath.Join(t.TempDir(), "contexts.yaml")
+	text := "current: prod\ncontexts:\n  prod: {server: \"" + server.URL + "\", token: prod-session, login: true}\n"
+	if err := os.WriteFile(contexts, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := writeText(t, "other.token", "other-session", 0o600)
+	t.Setenv("TURNUS_CONFIG", contexts)
+	for i, tc := range []struct {
+		server, token string // of the environment
+		args          []string
+		kept          bool
+	}{
+		{server: server.URL + "/", token: "other-session", kept: true}, {token: "other-session", kept: true},
+		{args: []string{"--token-file", other}, kept: true}, {args: []string{"--server", server.URL, "--token-file", other}, kept: true},
+		{}, // the control
+	} {
+		t.Setenv("TURNUS_SERVER", tc.server)
+		t.Setenv("TURNUS_TOKEN", tc.token)
+		turnus(t, console.ExitOK, append([]string{"logout"}, tc.args...)...)
+		left, err := os.ReadFile(contexts)
+		if err != nil || ended.Load() != int32(i+1) {
+			t.Fatalf("%+v: %d sessions were ended; %v", tc, ended.Load(), err)
+		}
+		if strings.Contains(string(left), "prod-session") != tc.kept {
+			t.Errorf("%+v: the contexts are now %s", tc, left)
+		}
+	}
+}
+
+// A context is used in other folders than the login that wrote it.
+func TestLoginKeepsAbsolutePaths(t *testing.T) {
+	p, dir := servers.StartOIDC(t), t.TempDir()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPost {
+			_ = json.NewEncoder(w).Encode(api.Token{ID: "1", Secret: "s"})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(api.LoginInfo{Issuer: p.Issuer, ClientID: servers.OIDCClient, Scopes: []string{"openid"}})
+	}))
+	defer server.Close()
+	ca := servers.CommonCA(t)
+	files := []string{"--ca-file", ca.CA(t, dir)}
+	pair := ca.Sign(t, dir, "client")
+	files = append(files, "--cert-file", pair.Cert, "--key-file", pair.Key)
+	args := []string{"login", "--server", server.URL, "--as", "prod"}
+	for i := 0; i < len(files); i += 2 {
+		args = append(args, files[i], filepath.Base(files[i+1]))
+	}
+	t.Chdir(dir)
+	t.Setenv("TURNUS_CONFIG", filepath.Join(dir, "contexts.yaml"))
+	turnus(t, console.ExitOK, args...)
+	out, _ := turnus(t, console.ExitOK, "context", "ls", "-o", "json")
+	for i := 0; i < len(files); i += 2 {
+		if !strings.Contains(out, `"`+files[i+1]+`"`) {
+			t.Errorf("%s is not %s in %s", files[i], files[i+1], out)
+		}
+	}
+	if out, _ := turnus(t, console.ExitOK, "context", "ls", "-o", "name"); out != "prod\n" { // the chosen context has a mark
+		t.Errorf("-o name prints %q", out)
+	}
+}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,13 +23,27 @@ type Question struct {
 const tries = 3
 
 // Prompt asks the questions on the terminal, and returns the answers that were not empty, by name.
-// Without a terminal it returns an error.
-func (c *Console) Prompt(questions []Question) (map[string]any, error) {
+// Without a terminal, or when the context ends, it returns an error.
+func (c *Console) Prompt(ctx context.Context, questions []Question) (map[string]any, error) {
 	in, ok := c.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return nil, Invalid("--ask: standard input is not a terminal\nhint: give values with -e NAME=VALUE")
 	}
-	return ask(bufio.NewReader(in), c.Err, questions)
+	type reply struct {
+		answers map[string]any
+		err     error
+	}
+	came := make(chan reply, 1)
+	go func() { // ends with the process if nobody answers: a read of a terminal cannot be interrupted
+		answers, err := ask(bufio.NewReader(in), c.Err, questions)
+		came <- reply{answers, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("--ask: no answer: %w", ctx.Err())
+	case r := <-came:
+		return r.answers, r.err
+	}
 }
 
 func ask(in *bufio.Reader, out io.Writer, questions []Question) (map[string]any, error) {

@@ -35,6 +35,19 @@ func (c *Console) Paint(color Color, s string) string {
 	return "\x1b[" + string(color) + "m" + s + "\x1b[0m"
 }
 
+// PaintDiff colours a line of a unified diff.
+func (c *Console) PaintDiff(line string) string {
+	switch {
+	case strings.HasPrefix(line, "+"):
+		return c.Paint(Green, line)
+	case strings.HasPrefix(line, "-"):
+		return c.Paint(Red, line)
+	case strings.HasPrefix(line, "@@"):
+		return c.Paint(Cyan, line)
+	}
+	return line
+}
+
 // OutcomeColor returns the colour of an outcome.
 func OutcomeColor(o core.Outcome) Color {
 	switch o {

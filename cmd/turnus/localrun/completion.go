@@ -38,7 +38,12 @@ func (f *InventoryFlags) Complete(c *cobra.Command, _ []string, part string) ([]
 	if err != nil {
 		return nil, directive
 	}
-	return continued(part, patternNames(inv.Hosts)), directive
+	return ContinuePattern(part, inv.Hosts), directive
+}
+
+// ContinuePattern returns the hosts, groups, customers and sites that continue a pattern.
+func ContinuePattern(part string, hosts []core.Host) []string {
+	return continued(part, patternNames(hosts))
 }
 
 // patternNames returns what a pattern may name, sorted.
@@ -68,17 +73,26 @@ func continued(part string, names []string) []string {
 
 // completeTags returns the tags of the steps of the playbooks that are named before the flag.
 func completeTags(_ *cobra.Command, playbooks []string, part string) ([]string, cobra.ShellCompDirective) {
-	tags := map[string]bool{}
+	var texts [][]byte
 	for _, path := range playbooks {
-		for _, tag := range tagsOf(path) {
+		texts = append(texts, playbookText(path))
+	}
+	return ContinueTags(part, texts...), cobra.ShellCompDirectiveNoFileComp
+}
+
+// ContinueTags returns the tags of the steps of playbooks that continue a list of tags.
+func ContinueTags(part string, playbooks ...[]byte) []string {
+	tags := map[string]bool{}
+	for _, text := range playbooks {
+		for _, tag := range tagsOf(text) {
 			tags[tag] = true
 		}
 	}
-	return continued(part, slices.Sorted(maps.Keys(tags))), cobra.ShellCompDirectiveNoFileComp
+	return continued(part, slices.Sorted(maps.Keys(tags)))
 }
 
-// tagsOf returns the tags of a playbook that need not be valid.
-func tagsOf(path string) (tags []string) {
+// playbookText reads a file; nil is one that cannot be read.
+func playbookText(path string) []byte {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil
@@ -88,6 +102,11 @@ func tagsOf(path string) (tags []string) {
 	if err != nil {
 		return nil
 	}
+	return text
+}
+
+// tagsOf returns the tags of a playbook that need not be valid.
+func tagsOf(text []byte) (tags []string) {
 	var root yaml.Node
 	if yaml.Unmarshal(text, &root) != nil {
 		return nil

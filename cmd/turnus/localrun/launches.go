@@ -45,6 +45,10 @@ type PlayFlags struct {
 	Command      *launch.Command        // launched in the place of playbooks; nil: playbooks are
 
 	At time.Time // of the launch; now when it is zero
+
+	// NoWindow gets the error of a playbook of which no window fits any host, and Prepare prepares
+	// the others; nil: Prepare returns the error.
+	NoWindow func(*launch.NoWindowError)
 }
 
 // Add gives the command the flags.
@@ -80,7 +84,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 		return nil, err
 	}
 	opts := node.PlaybookOptions(sup, nil)
-	all, vars, err := f.load(paths, hosts, opts)
+	all, vars, err := f.load(ctx, paths, hosts, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +124,10 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Calendar(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
 			Now: f.At, Need: record.need(ctx), Facts: facts, Inventory: inv.Hosts, Secrets: f.secrets, NodeSecrets: f.nodeSecrets, Source: f.Inv.sourceOf(inv),
 		})
+		if none, ok := errors.AsType[*launch.NoWindowError](err); ok && f.NoWindow != nil {
+			f.NoWindow(none)
+			continue
+		}
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, &console.Exit{Code: console.ExitInvalid, Err: err}
 		}
@@ -135,7 +143,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 }
 
 // load returns the playbooks to launch, with the vars that are given to them.
-func (f *PlayFlags) load(paths []string, hosts []core.Host, opts playbooks.Options) ([]*playbooks.Playbook, map[string]any, error) {
+func (f *PlayFlags) load(ctx context.Context, paths []string, hosts []core.Host, opts playbooks.Options) ([]*playbooks.Playbook, map[string]any, error) {
 	if f.Command != nil {
 		if n := countWindowed(hosts); n > 0 && len(f.Windows.paths) == 0 && !f.Command.OutsideWindows {
 			return nil, nil, console.Invalid("%d of %s have a window set, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same",
@@ -154,7 +162,7 @@ func (f *PlayFlags) load(paths []string, hosts []core.Host, opts playbooks.Optio
 		return nil, nil, err
 	}
 	if f.ask {
-		if all, err = f.askParams(paths, all, vars, opts); err != nil {
+		if all, err = f.askParams(ctx, paths, all, vars, opts); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package localrun
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -18,7 +19,7 @@ func (f *PlayFlags) AddAsk(c *cobra.Command, con *console.Console) {
 
 // askParams asks for what vars lacks, puts the answers there, and loads the playbooks again with
 // them.
-func (f *PlayFlags) askParams(paths []string, all []*playbooks.Playbook, vars map[string]any, opts playbooks.Options) ([]*playbooks.Playbook, error) {
+func (f *PlayFlags) askParams(ctx context.Context, paths []string, all []*playbooks.Playbook, vars map[string]any, opts playbooks.Options) ([]*playbooks.Playbook, error) {
 	var questions []console.Question
 	for _, p := range all {
 		for i := range p.Params {
@@ -32,7 +33,7 @@ func (f *PlayFlags) askParams(paths []string, all []*playbooks.Playbook, vars ma
 			})
 		}
 	}
-	answers, err := f.con.Prompt(questions)
+	answers, err := f.con.Prompt(ctx, questions)
 	if err != nil {
 		return nil, err
 	}

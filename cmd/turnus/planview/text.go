@@ -334,12 +334,15 @@ func Show(con *console.Console, d *View) error {
 }
 
 // ShowNone lists the hosts of a playbook none of whose hosts any window fits.
-func ShowNone(con *console.Console, e *launch.NoWindowError) error {
+func ShowNone(con *console.Console, e *launch.NoWindowError, o Options) error {
 	switch con.Output {
 	case "json":
 		return console.PrintJSON(con.Out, planDoc{
-			Plan:     launch.Plan{Playbook: e.Playbook, Change: e.Change, Steps: []launch.PlanStep{}, Waves: []launch.PlanWave{}},
-			Forecast: forecastDoc{Hosts: []hostDoc{}, Customers: []customerDoc{}, Never: neverDocs(e.Hosts), Approvals: approvalsOf(e.Change, e.Targets)},
+			Plan: launch.Plan{Playbook: e.Playbook, Change: e.Change, NoWindow: e.Hosts, Steps: []launch.PlanStep{}, Waves: []launch.PlanWave{}},
+			Forecast: forecastDoc{
+				At: console.UTC(o.At), Workers: o.Workers, Concurrency: o.Workers * o.Concurrency, Lifted: []constraintDoc{}, Steps: []stepDoc{}, Hosts: []hostDoc{},
+				Customers: []customerDoc{}, Never: neverDocs(e.Hosts), Approvals: approvalsOf(e.Change, e.Targets), Notes: []string{},
+			},
 		})
 	case "svg":
 		return console.Invalid("%s: no window fits any of %s, so there is nothing to show\nhint: without -o svg each is listed with its reason", e.Playbook, console.Plural(e.Total, "host"))

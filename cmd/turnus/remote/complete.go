@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 )
 
@@ -97,6 +98,50 @@ func HostNames(ctx context.Context, c *client.Client) ([]string, error) {
 		names[i] = h.Name + "\t" + h.Customer
 	}
 	return names, nil
+}
+
+// CompleteHosts completes hosts of the server that flags name, and without one those of here.
+func CompleteHosts(f *Flags, here func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+		if f.Server+f.Context == "" {
+			return here(cmd, args, part)
+		}
+		return Complete(f, HostNames)(cmd, args, part)
+	}
+}
+
+// CompleteLaunch completes what narrows a launch on a server: --limit by its hosts, --tags and
+// --skip-tags by the steps of the playbook that name returns.
+func CompleteLaunch(c *cobra.Command, f *Flags, name func(args []string) string) {
+	limit := func(ctx context.Context, c *client.Client, _, part string) ([]string, error) {
+		list, err := c.Hosts(ctx, client.Page{Limit: completedHosts})
+		hosts := make([]core.Host, len(list.Items))
+		for i, h := range list.Items {
+			hosts[i] = core.Host{Name: h.Name, Customer: h.Customer, Site: h.Site, Groups: h.Groups}
+		}
+		return localrun.ContinuePattern(part, hosts), err
+	}
+	tags := func(ctx context.Context, c *client.Client, playbook, part string) ([]string, error) {
+		p, err := c.Playbook(ctx, playbook)
+		return localrun.ContinueTags(part, []byte(p.Source)), err
+	}
+	for flag, list := range map[string]func(ctx context.Context, c *client.Client, playbook, part string) ([]string, error){"limit": limit, "tags": tags, "skip-tags": tags} {
+		_ = c.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+			names, directive := Complete(f, func(ctx context.Context, c *client.Client) ([]string, error) { return list(ctx, c, name(args), part) })(cmd, nil, part)
+			return names, directive | cobra.ShellCompDirectiveNoSpace
+		})
+	}
+}
+
+// PendingPlaybooks returns the playbooks that have pending handlers.
+func PendingPlaybooks(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := c.Handlers(ctx, client.HandlerFilter{}, client.Page{Limit: completedHosts})
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Playbook
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // CompleteRunHost completes a run, then one of its hosts.

@@ -51,8 +51,10 @@ func (f *LoginFlags) login(ctx context.Context, con *console.Console) (session a
 		return session, name, err
 	}
 	target.Token, target.TokenFile = "", ""
-	if target.CAFile, err = settings.Absolute(target.CAFile); err != nil {
-		return session, name, err
+	for _, file := range []*string{&target.CAFile, &target.CertFile, &target.KeyFile} { // the context is used in other folders
+		if *file, err = settings.Absolute(*file); err != nil {
+			return session, name, err
+		}
 	}
 	c, err := ClientOf(target, 0)
 	if err != nil {
@@ -258,15 +260,20 @@ func openPage(page string) {
 	}
 }
 
-// ForgetLogin takes the session out of the context that was asked.
+// ForgetLogin takes the session out of the context whose server and token were asked. Flags and the
+// environment may name others.
 func (f *Flags) ForgetLogin() error {
+	asked, err := f.Target()
+	if err != nil {
+		return err
+	}
 	file, err := settings.LoadContexts()
 	if err != nil {
 		return err
 	}
 	name := cmp.Or(f.Context, file.Current)
 	s, known := file.Contexts[name]
-	if f.Server != "" || !known || !s.Login {
+	if !known || !s.Login || asked.Server != s.Server || asked.Token != s.Token || asked.TokenFile != s.TokenFile {
 		return nil
 	}
 	s.Token, s.Login = "", false

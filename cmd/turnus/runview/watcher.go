@@ -21,6 +21,9 @@ const (
 	pollAgain   = 100 * time.Millisecond // at its beginning, when much happens
 	outputsMost = 200                    // hosts whose outputs a recap fetches
 	maxEarlier  = 2000                   // failed hosts that are fetched when a watch begins
+
+	acceptedWithin = 15 * time.Second // a run that a schedule launches is there
+	acceptedEvery  = 100 * time.Millisecond
 )
 
 // watcher follows one run of a server.
@@ -47,6 +50,21 @@ func Watch(ctx context.Context, con *console.Console, c *client.Client, id strin
 // machine.
 func WatchExec(ctx context.Context, con *console.Console, c *client.Client, id string) error {
 	return watch(ctx, con, c, id, true)
+}
+
+// WatchSoon is Watch of a run that may be accepted a moment later.
+func WatchSoon(ctx context.Context, con *console.Console, c *client.Client, id string) error {
+	for end := time.Now().Add(acceptedWithin); ; {
+		err := Watch(ctx, con, c, id)
+		if !errors.Is(err, core.ErrNotFound) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(acceptedEvery):
+		}
+	}
 }
 
 func watch(ctx context.Context, con *console.Console, c *client.Client, id string, results bool) error {

@@ -80,7 +80,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.TriggerLaunched:
 		s.con.Message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
 	case catalog.TriggerSkipped:
-		s.con.Message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, console.Printable(e.Reason)))
+		s.con.Message(fmt.Sprintf("schedule %s skips a fire time: %s", e.Schedule, console.Printable(e.Reason)))
 	case catalog.TriggerFailed, catalog.Trouble:
 		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %s", e.Schedule, e.Reason, core.ErrorText(e.Err))); s.messages.Allow(text) {
 			s.con.Message(s.con.Paint(console.Yellow, "trouble: ") + text)

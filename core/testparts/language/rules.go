@@ -88,6 +88,7 @@ func wordRules() []rule {
 		{"parked", words(`park(?:s|ed|ing)?|resting|h[eo]lds? (?:back|up)|held (?:back|up)`), nil, `"suspended", "blocked" or "waiting"`, "the job is parked", "the lock is held"},
 		{"wake", words(`wakes?|woken|woke`), nil, `"signal"`, "wake the run", "signal the run"},
 		{"fires", words(`fires|fired|firings?`), nil, `"triggers", "trigger", "fire time"`, "a schedule fires", "the next fire time"},
+		{"fire", words(`(?:to|not|they|schedules?|expressions?) fire|skips? a fire`), words(`fire times?`), `"trigger" or "fire time"`, "when they fire", "a schedule skips a fire time"},
 		{"given up", words(`g[ia]ve[sn]? up|giving up`), nil, `"dead-lettered", "retries exhausted" or "stops trying"`, "the message is given up", "the message is dead-lettered"},
 		{"taken back", words(`(?:tak(?:e|es|en|ing)|took) (?:\w+ )?back`), nil, `"rolled back", "revoked" or "undone"`, "the change is taken back", "the change is rolled back"},
 		{"forks", words(`forks|(?:free|worker|job) slots?|slots? of (?:a|the) (?:worker|node)|worker's slots?`), nil, `"concurrency" or "host tasks at the same time"`, "50 forks", "the A/B slots of the device"},

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/api"
+)
+
+// The document of a comparison with a server has the warnings of NEW, as that of two folders. They
+// are not printed twice for people.
+func TestDiffAgainstAServerHasWarnings(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer server.Close()
+	t.Setenv("TURNUS_TOKEN", "t")
+	dir := filepath.Join(t.TempDir(), "p")
+	turnus(t, console.ExitOK, "init", dir, "--host", "one.example")
+	text := "playbook: none\ntargets: host.name == \"other\"\nsteps: [{name: a, uses: command, with: {run: uptime}}]\n"
+	if err := os.WriteFile(filepath.Join(dir, "playbooks", "none.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"project", "diff", dir, "--server", server.URL}
+	out, said := turnus(t, console.ExitOK, append(args, "-o", "json")...)
+	var doc struct {
+		Warnings []struct {
+			Message string `json:"message"`
+		} `json:"warnings"`
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || len(doc.Warnings) != 1 || !strings.Contains(doc.Warnings[0].Message, "selects none of 1 host") {
+		t.Errorf("%v; got %s%s", err, out, said)
+	}
+	if _, said := turnus(t, console.ExitOK, args...); strings.Count(said, "selects none of 1 host") != 1 {
+		t.Errorf("got %s", said)
+	}
+}
+
+// A file gets the playbook byte by byte.
+func TestPlaybookIsPrintedAsItIs(t *testing.T) {
+	source := "playbook: ntp\r\n# \x1b[31m\ttab\r\ntargets: true\r\n"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(api.Playbook{Name: "ntp", Source: source})
+	}))
+	defer server.Close()
+	t.Setenv("TURNUS_TOKEN", "t")
+	if out, _ := turnus(t, console.ExitOK, "project", "playbooks", "show", "ntp", "--server", server.URL); out != source {
+		t.Errorf("got %q, expected %q", out, source)
+	}
+}
+
+// A shell completes by what a server has: hosts, groups and tags that narrow a launch, and hosts of
+// which a command shows something.
+func TestServerCompletes(t *testing.T) {
+	answers := map[string]any{
+		"/v1/hosts":         map[string]any{"items": []api.Host{{Name: "web1", Customer: "acme", Groups: []string{"web"}}, {Name: "db1", Site: "fra"}}},
+		"/v1/playbooks/ntp": api.Playbook{Name: "ntp", Source: "playbook: ntp\nsteps:\n  - {uses: command, tags: [quick, slow], with: {run: a}}\n"},
+		"/v1/handlers":      map[string]any{"items": []api.PendingHandler{{Playbook: "nginx", Host: "web1"}, {Playbook: "nginx", Host: "web2"}}},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer, known := answers[r.URL.Path]
+		if !known {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	defer server.Close()
+	t.Setenv("TURNUS_TOKEN", "t")
+	for line, want := range map[string][]string{
+		"submit ntp --limit we":                      {"web", "web1"},
+		"submit ntp --limit web,f":                   {"web,fra"},
+		"submit ntp --tags q":                        {"quick"},
+		"submit ntp --skip-tags quick,":              {"quick,quick", "quick,slow"},
+		"schedules set n --limit acm":                {"acme"},
+		"schedules set n --playbook ntp --tags slow": {"slow"},
+		"hosts facts web":                            {"web1\tacme", "db1"},
+		"inventory show web":                         {"web1\tacme", "db1"},
+		"hosts handlers drop n":                      {"nginx"},
+	} {
+		words := strings.Fields(line)
+		last := len(words) - 1
+		args := append(append([]string{"__complete"}, words[:last]...), "--server", server.URL)
+		if strings.HasPrefix(words[last-1], "--") { // the value of a flag is behind it
+			args = append(append([]string{"__complete"}, words[:last-1]...), "--server", server.URL, words[last-1])
+		}
+		out, said := turnus(t, console.ExitOK, append(args, words[last])...)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if got := lines[:len(lines)-1]; !slices.Equal(got, want) { // the last one is a directive
+			t.Errorf("%s is completed by %q, expected %q; %s", line, got, want, said)
+		}
+	}
+}
