@@ -316,6 +316,25 @@ func TestOnceIsNotCalledByARetry(t *testing.T) {
 	})
 }
 
+// A step that reads the result may come with the second retry.
+func TestOnceIsReadByASecondRetry(t *testing.T) {
+	inOnceLab(t, "retry", func(l *onceLab) {
+		unread := strings.Replace(onceBook, "${{ steps.migrate.outputs.token }} ${{ steps.migrate.changed }}", "/x", 1)
+		l.accept(l.launchOf(unread, "r1", 10, false))
+		l.complete("r1")
+		again := l.launchOf(unread, "r2", 10, false)
+		l.keep("r1", again)
+		l.accept(again)
+		l.complete("r2")
+		l.db.read = map[string]string{}
+		again = l.launch("r3", 10, false)
+		l.keep("r2", again)
+		l.accept(again)
+		l.complete("r3")
+		l.judge(10)
+	})
+}
+
 // A run that ends while a retry is prepared changes nothing: failed hosts and results are of one
 // run.
 func TestARetryIsOfOneRun(t *testing.T) {
