@@ -29,7 +29,7 @@ type Outlook struct {
 	Calendar    *admission.Calendar
 	Types       func(string) (playbooks.Type, bool)
 	Past        func(step, uses string) *forecast.Learned // nil, or nil of a step: nothing is known
-	Ended       func(index int) bool                      // hosts that have nothing left to do; nil: none
+	Ended       func(index int) core.Outcome              // of hosts that have nothing left to do; nil: none
 }
 
 // Estimate is the forecast of a launch. Its Hosts are those of the launch; those that have ended
@@ -86,28 +86,21 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 		At: o.At, Concurrency: o.Concurrency, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive, Samples: o.Samples,
 		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, NextWaveAt: l.Playbook.Strategy.NextWaveAt, Seed: 1,
 	}
-	var left []int
-	for i := range l.Hosts {
-		if o.Ended == nil || !o.Ended(i) {
-			left = append(left, i)
-		}
-	}
+	left, ended := l.remaining(o.Ended)
+	in.Ended = ended
 	w := stager{launch: l, at: o.At, times: e.Steps, steps: l.Snapshot.Steps(l.Playbook, disruptive), calendar: o.Calendar, why: map[question]string{}}
 	var passes []forecast.Input
 	for _, part := range l.Passes() {
 		w.from, w.to, w.work = part[0], part[1], map[string]*forecast.Work{}
 		pass := in
-		wave, last := -1, -1
-		for _, i := range left {
+		for _, r := range left {
+			i := r.index
 			work := w.of(l.Hosts[i])
 			if e.Windows[i].Set == nil {
 				e.Windows[i] = w.window(work)
 			}
-			if is := rollout.Wave(l.Limits, i); is != last { // waves of which all hosts have ended do not count
-				wave, last = wave+1, is
-			}
 			pass.Hosts = append(pass.Hosts, forecast.Host{
-				Name: l.Hosts[i].Name, HAGroup: l.Hosts[i].HAGroup, Group: l.Run.Targets[i].Group, Wave: wave, Work: work,
+				Name: l.Hosts[i].Name, HAGroup: l.Hosts[i].HAGroup, Group: l.Run.Targets[i].Group, Wave: r.wave, Work: work,
 			})
 		}
 		passes = append(passes, pass)
@@ -118,12 +111,43 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 	}
 	if len(left) < len(l.Hosts) {
 		all := make([]forecast.HostResult, len(l.Hosts))
-		for k, i := range left {
-			all[i] = e.Hosts[k]
+		for k, r := range left {
+			all[r.index] = e.Hosts[k]
 		}
 		e.Hosts = all
 	}
 	return e, nil
+}
+
+// remaining is a host that has not ended.
+type remaining struct {
+	index int // of its job
+	wave  int // from 0, without waves of which all hosts have ended
+}
+
+// remaining returns the hosts that have not ended, in their order, and the others by wave.
+func (l *Launch) remaining(outcome func(index int) core.Outcome) (left []remaining, ended []forecast.EndedHosts) {
+	from, gone := 0, forecast.EndedHosts{}
+	for _, limit := range l.Limits {
+		before, tried, good := len(left), false, l.Playbook.Strategy.OnFailedWave == rollout.ContinueRun
+		for i := from; i < limit; i++ {
+			var o core.Outcome
+			if outcome != nil {
+				o = outcome(i)
+			}
+			if o == "" {
+				left = append(left, remaining{i, len(ended)})
+				continue
+			}
+			gone.Hosts++
+			tried, good = tried || o.Proves(), good || o.Good()
+		}
+		if from = limit; len(left) > before {
+			gone.Proven = tried && good
+			ended, gone = append(ended, gone), forecast.EndedHosts{}
+		}
+	}
+	return left, ended
 }
 
 // stager turns a playbook's steps into the stages of hosts.

@@ -129,7 +129,7 @@ func (s *Server) fill(ctx context.Context, run *ledger.Run, e *estimate, open bo
 	if err != nil {
 		return err
 	}
-	ended := make([]bool, len(e.launch.Hosts))
+	ended := make([]core.Outcome, len(e.launch.Hosts))
 	e.hosts = len(ended)
 	if open {
 		list, err := s.cfg.Ledger.Ended(ctx, run.ID)
@@ -138,14 +138,14 @@ func (s *Server) fill(ctx context.Context, run *ledger.Run, e *estimate, open bo
 		}
 		for _, some := range list {
 			for i := some.Index; i < min(some.Index+some.Count, len(ended)); i++ {
-				ended[i] = true
+				ended[i] = some.Outcome
 				e.hosts--
 			}
 		}
 	}
 	cal, _ := s.cfg.Catalog.Windows()
 	o := launch.Outlook{
-		At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Ended: func(i int) bool { return ended[i] },
+		At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Ended: func(i int) core.Outcome { return ended[i] },
 		Samples: min(max(sampleHosts/max(e.hosts, 1), 1), forecast.DefaultSamples),
 	}
 	o.Concurrency, e.shared, e.nobody = s.share(ctx)
