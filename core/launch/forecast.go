@@ -10,6 +10,7 @@ import (
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
@@ -86,16 +87,19 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 		At: o.At, Concurrency: o.Concurrency, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive, Samples: o.Samples,
 		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, NextWaveAt: l.Playbook.Strategy.NextWaveAt, Seed: 1,
 	}
-	left, ended := l.remaining(o.Ended)
+	left, ended, err := l.remaining(o.Ended)
+	if err != nil {
+		return nil, fmt.Errorf("playbook %s: %w", l.Playbook.Name, err)
+	}
 	in.Ended = ended
 	w := stager{launch: l, at: o.At, times: e.Steps, steps: l.Snapshot.Steps(l.Playbook, disruptive), calendar: o.Calendar, why: map[question]string{}}
 	var passes []forecast.Input
 	for _, part := range l.Passes() {
-		w.from, w.to, w.work = part[0], part[1], map[string]*forecast.Work{}
+		w.from, w.to, w.work = part[0], part[1], map[workOf]*forecast.Work{}
 		pass := in
 		for _, r := range left {
 			i := r.index
-			work := w.of(l.Hosts[i])
+			work := w.of(l.Hosts[i], workOf{l.Hosts[i].WindowSet, r.kept, i == 0})
 			if e.Windows[i].Set == nil {
 				e.Windows[i] = w.window(work)
 			}
@@ -105,7 +109,6 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 		}
 		passes = append(passes, pass)
 	}
-	var err error
 	if e.Result, err = forecast.MakeChain(passes); err != nil {
 		return nil, fmt.Errorf("playbook %s: %w", l.Playbook.Name, err)
 	}
@@ -123,10 +126,11 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 type remaining struct {
 	index int // of its job
 	wave  int // from 0, without waves of which all hosts have ended
+	kept  int // steps that an earlier run called
 }
 
 // remaining returns the hosts that have not ended, in their order, and the others by wave.
-func (l *Launch) remaining(outcome func(index int) core.Outcome) (left []remaining, ended []forecast.EndedHosts) {
+func (l *Launch) remaining(outcome func(index int) core.Outcome) (left []remaining, ended []forecast.EndedHosts, err error) {
 	from, gone := 0, forecast.EndedHosts{}
 	for _, limit := range l.Limits {
 		before, tried, good := len(left), false, l.Playbook.Strategy.OnFailedWave == rollout.ContinueRun
@@ -136,7 +140,13 @@ func (l *Launch) remaining(outcome func(index int) core.Outcome) (left []remaini
 				o = outcome(i)
 			}
 			if o == "" {
-				left = append(left, remaining{i, len(ended)})
+				var resume snapshot.Resume
+				if l.Snapshot.Resumes != "" {
+					if resume, err = snapshot.DecodeResume(l.Run.Targets[i].Data); err != nil {
+						return nil, nil, err
+					}
+				}
+				left = append(left, remaining{i, len(ended), len(resume.Steps)})
 				continue
 			}
 			gone.Hosts++
@@ -147,7 +157,7 @@ func (l *Launch) remaining(outcome func(index int) core.Outcome) (left []remaini
 			ended, gone = append(ended, gone), forecast.EndedHosts{}
 		}
 	}
-	return left, ended
+	return left, ended, nil
 }
 
 // stager turns a playbook's steps into the stages of hosts.
@@ -157,10 +167,17 @@ type stager struct {
 	times    []StepTime
 	steps    *admission.Steps // nil: nothing waits for a window
 	calendar *admission.Calendar
-	from     int                       // step: a pass of the run, see Turns
-	to       int                       // the step behind it
-	work     map[string]*forecast.Work // by the host's window set: all else is the same
+	from     int // step: a pass of the run, see Turns
+	to       int // the step behind it
+	work     map[workOf]*forecast.Work
 	why      map[question]string
+}
+
+// workOf is what the work of a host depends on.
+type workOf struct {
+	set   string // its window set
+	kept  int    // steps that an earlier run called
+	first bool   // it is the first host of the run, which is taken to call the steps with once
 }
 
 type question struct {
@@ -170,17 +187,20 @@ type question struct {
 
 // of returns the work of a host's job. Each step with a window asks its window again, and so begins
 // a stage.
-func (w *stager) of(h core.Host) *forecast.Work {
-	if work := w.work[h.WindowSet]; work != nil {
+func (w *stager) of(h core.Host, is workOf) *forecast.Work {
+	if work := w.work[is]; work != nil {
 		return work
 	}
 	l, work := w.launch, &forecast.Work{}
 	for i, s := range l.Playbook.Calls() {
 		t := w.times[i]
-		if !t.Selected || t.Part == playbooks.GroupRescue || i < w.from || i >= w.to {
+		if !t.Selected || t.Part == playbooks.GroupRescue || i < w.from || i >= w.to || !l.calls(i, is.kept) {
 			continue
 		}
-		step := forecast.Step{Took: t.Took, Attempts: s.Retry.Attempts, Fails: t.fails, Backoff: s.Retry.Backoff}
+		steps := []forecast.Step{{Took: t.Took, Attempts: s.Retry.Attempts, Fails: t.fails, Backoff: s.Retry.Backoff}}
+		if _, known := l.Snapshot.Once[s.Name]; s.Once && (known || !is.first) {
+			steps = nil // it waits for the step's window, and takes the result over
+		}
 		stage := forecast.Stage{}
 		if w.steps != nil && w.calendar != nil {
 			if q, windowed := l.Snapshot.Windows.Question(w.steps, i, h, 0); windowed {
@@ -189,16 +209,16 @@ func (w *stager) of(h core.Host) *forecast.Work {
 			}
 		}
 		if n := len(work.Stages); n > 0 && !stage.Windowed {
-			work.Stages[n-1].Steps = append(work.Stages[n-1].Steps, step)
+			work.Stages[n-1].Steps = append(work.Stages[n-1].Steps, steps...)
 			continue
 		}
-		stage.Steps = []forecast.Step{step}
+		stage.Steps = steps
 		work.Stages = append(work.Stages, stage)
 	}
 	if len(work.Stages) == 0 {
 		work.Stages = []forecast.Stage{{}}
 	}
-	w.work[h.WindowSet] = work
+	w.work[is] = work
 	return work
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/forecast"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // tookAnHour is how long each step took before.
@@ -47,6 +48,63 @@ func TestForecastOfARunUnderWay(t *testing.T) {
 		}
 		if last := e.Hosts[5].Begin; last.After(friday) != c.waits {
 			t.Errorf("%s: the last host begins at %v, expected that it waits: %v", name, last, c.waits)
+		}
+	}
+}
+
+// Steps that a host does not call take no time: those that a retry keeps, and those with once that
+// another host calls. Their windows count unless the step is kept.
+func TestForecastOfStepsThatAreNotCalled(t *testing.T) {
+	const book = "steps:\n" +
+		"  - {name: a, uses: command, redo: always, with: {run: x}}\n" +
+		"  - {name: b, uses: firmware.set, window: service, needs: 1h, with: {x: 1}}\n" +
+		"  - {name: c, uses: command, once: true, window: sun, needs: 1h, with: {run: x}}\n" +
+		"  - {name: d, uses: command, with: {run: x}}\n"
+	sun := time.Date(2026, 11, 22, 21, 0, 0, 0, time.UTC)
+	results := func(names ...string) (all []core.StepResult) {
+		for _, name := range names {
+			all = append(all, core.StepResult{Name: name, Kept: &core.Kept{Run: "r0", At: friday}})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		kept    []core.StepResult
+		once    bool // its result is known
+		begin   time.Time
+		windows string
+		finish  [2]time.Time
+	}{
+		"all are called":          {nil, false, friday, "sat", [2]time.Time{sun.Add(2 * time.Hour), sun.Add(time.Hour)}},
+		"the result is known":     {nil, true, friday, "sat", [2]time.Time{sun.Add(time.Hour), sun.Add(time.Hour)}},
+		"two are kept":            {results("a", "b"), false, friday, "sun", [2]time.Time{sun.Add(2 * time.Hour), sun.Add(time.Hour)}},
+		"all but the last":        {results("a", "b", "c"), true, friday, "", [2]time.Time{friday.Add(2 * time.Hour), friday.Add(2 * time.Hour)}},
+		"the first is kept alone": {results("a"), true, friday, "sat", [2]time.Time{sun.Add(time.Hour), sun.Add(time.Hour)}},
+	} {
+		l, err := windowed(t, book, inSets("sat", "sat"), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.once {
+			if err := l.SetOnce(map[string]core.StepResult{"c": {Name: "c"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.kept != nil {
+			if err := l.SetResume("r0", map[string]snapshot.Resume{"h0000": {Steps: c.kept}, "h0001": {Steps: c.kept}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := l.Forecast(Outlook{At: friday, Samples: 1, Calendar: calendarOf(t, windowText), Types: types, Past: tookAnHour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, h := range e.Hosts {
+			if !h.Begin.Equal(c.begin) || !h.Finish.Equal(c.finish[i]) {
+				t.Errorf("%s: host %d from %v to %v, expected %v to %v", name, i, h.Begin, h.Finish, c.begin, c.finish[i])
+			}
+			if set := e.Windows[i].Set; (set == nil) != (c.windows == "") || set != nil && set.Name != c.windows {
+				t.Errorf("%s: host %d waits for a window of %v, expected %q", name, i, set, c.windows)
+			}
 		}
 	}
 }
