@@ -107,9 +107,15 @@ type calendarMaker struct {
 // lane is a lane before it is worked out.
 type lane struct {
 	LaneKey
-	fires []fire
+	fires []fires
 	parts []placed
 	more  int // fire times that were left out
+}
+
+// fires are the fire times of a schedule. Its lanes share the list: there may be thousands of both.
+type fires struct {
+	schedule *CalendarSchedule
+	at       []time.Time
 }
 
 type fire struct {
@@ -155,9 +161,7 @@ func (m *calendarMaker) schedule(s *CalendarSchedule) {
 	for _, key := range s.Lanes {
 		l := m.lane(key)
 		l.more += more
-		for _, at := range times {
-			l.fires = append(l.fires, fire{s, at})
-		}
+		l.fires = append(l.fires, fires{s, times})
 	}
 }
 

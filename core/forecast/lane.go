@@ -42,10 +42,7 @@ func (v *view) show(l *lane) api.CalendarLane {
 			out.Denied = append(out.Denied, v.deny(d))
 		}
 	}
-	slices.SortStableFunc(l.fires, func(a, b fire) int {
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.schedule.Name, b.schedule.Name))
-	})
-	for _, f := range l.fires {
+	for _, f := range l.all() {
 		out.FireTimes = append(out.FireTimes, v.fire(f))
 	}
 	for _, p := range l.parts {
@@ -68,13 +65,26 @@ func (v *view) show(l *lane) api.CalendarLane {
 	return out
 }
 
+// all returns the fire times of the lane, by time.
+func (l *lane) all() (list []fire) {
+	for _, f := range l.fires {
+		for _, at := range f.at {
+			list = append(list, fire{f.schedule, at})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b fire) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.schedule.Name, b.schedule.Name))
+	})
+	return list
+}
+
 // cut leaves the first items, and counts the others.
 func cut[T any](all []T, most int, left *int) []T {
 	if len(all) <= most {
 		return all
 	}
 	*left += len(all) - most
-	return all[:most]
+	return slices.Clone(all[:most]) // the others are given up
 }
 
 func (v *view) local(t time.Time) string { return t.In(v.zone).Format("Mon 2006-01-02 15:04 MST") }
