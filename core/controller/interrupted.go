@@ -73,11 +73,7 @@ func LastRun(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook
 			return ledger.Run{}, err
 		}
 		for _, r := range runs {
-			check, err := wasCheck(ctx, l, scope, r.ID)
-			if err != nil {
-				return ledger.Run{}, err
-			}
-			if r.Complete() && !check {
+			if r.Complete() && !r.Check {
 				return r, nil
 			}
 		}

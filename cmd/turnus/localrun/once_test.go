@@ -342,6 +342,8 @@ func TestARetryIsOfOneRun(t *testing.T) {
 		ctx := context.Background()
 		l.accept(l.launch("r1", 10, false))
 		l.complete("r1")
+		l.accept(l.launch("dry", 10, true)) // is not repeated
+		l.complete("dry")
 		last, err := controller.LastRun(ctx, l.ledger, ledger.AllTenants(), l.launch("name", 1, false).Playbook.Name)
 		if err != nil || last.ID != "r1" {
 			l.Fatalf("the last run is %q, %v", last.ID, err)
