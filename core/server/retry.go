@@ -197,18 +197,11 @@ func againOf(l *launch.Launch) api.NewRun {
 // hostsToRetry returns the hosts of a run that ended with one of the outcomes, or without success
 // where none is given, each with the tenant that it belonged to. No such host is core.ErrNotFound.
 func (s *Server) hostsToRetry(ctx context.Context, run string, jobs []ledger.JobHost, outcomes []core.Outcome) (map[string]string, error) {
-	ended, err := s.cfg.Ledger.Ended(ctx, run)
+	tenants, err := controller.HostsOf(ctx, s.cfg.Ledger, run, jobs, func(o core.Outcome) bool {
+		return len(outcomes) == 0 && !o.Good() || slices.Contains(outcomes, o)
+	})
 	if err != nil {
 		return nil, err
-	}
-	tenants := map[string]string{}
-	for _, e := range ended {
-		if len(outcomes) == 0 && e.Outcome.Good() || len(outcomes) > 0 && !slices.Contains(outcomes, e.Outcome) {
-			continue
-		}
-		for _, j := range jobs[min(e.Index, len(jobs)):min(e.Index+e.Count, len(jobs))] {
-			tenants[j.Host] = j.Tenant
-		}
 	}
 	if len(tenants) == 0 {
 		why := "every host that has an outcome succeeded"

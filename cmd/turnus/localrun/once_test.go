@@ -355,7 +355,11 @@ func TestARetryIsOfOneRun(t *testing.T) {
 		if err := controller.KeepOnceOf(ctx, l.ledger, &last, again); err != nil {
 			l.Fatal(err)
 		}
-		failed, err := controller.FailedHosts(ctx, l.ledger, ledger.AllTenants(), &last)
+		m, err := l.ledger.Material(ctx, last.ID)
+		if err != nil {
+			l.Fatal(err)
+		}
+		failed, err := controller.HostsOf(ctx, l.ledger, last.ID, m.Jobs, func(o core.Outcome) bool { return !o.Good() })
 		if err != nil || len(failed) != 0 || len(again.Snapshot.Once) != 1 {
 			l.Errorf("failed hosts %v, results %v, %v; expected no host, and the result of r1", failed, again.Snapshot.Once, err)
 		}
