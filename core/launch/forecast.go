@@ -2,8 +2,6 @@ package launch
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -58,15 +56,8 @@ func (h HostWindow) Zone() *time.Location {
 
 // StepTime is how long a step takes, and where that is known from.
 type StepTime struct {
-	Name, Uses string
+	PlanStep
 	Handler    bool
-	Selected   bool
-	Group      string              // of a step in its rescue or always
-	Part       playbooks.GroupPart // that part; "" for other steps
-	After      string              // of a barrier
-	Once       bool                // one host of the run calls it
-	On         []string            // hosts on which it is called in place of the run's
-	Secrets    []string
 	Took       forecast.Dist
 	Source     string // given, learned or assumed
 	From       string // a sentence
@@ -78,10 +69,6 @@ type StepTime struct {
 // Forecast estimates when the hosts of the launch start and when it ends. Errors wrap
 // core.ErrInvalid.
 func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
-	disruptive := func(uses string) bool {
-		t, known := o.Types(uses)
-		return !known || t.Disruptive
-	}
 	e := &Estimate{Steps: stepTimes(l, o.Past), Windows: make([]HostWindow, len(l.Hosts))}
 	in := forecast.Input{
 		At: o.At, Concurrency: o.Concurrency, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive, Samples: o.Samples,
@@ -92,7 +79,7 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 		return nil, fmt.Errorf("playbook %s: %w", l.Playbook.Name, err)
 	}
 	in.Ended = ended
-	w := stager{launch: l, at: o.At, times: e.Steps, steps: l.Snapshot.Steps(l.Playbook, disruptive), calendar: o.Calendar, why: map[question]string{}}
+	w := stager{launch: l, at: o.At, times: e.Steps, steps: l.Snapshot.Steps(l.Playbook, playbooks.Disruptive(o.Types)), calendar: o.Calendar, why: map[question]string{}}
 	var passes []forecast.Input
 	for _, part := range l.Passes() {
 		w.from, w.to, w.work = part[0], part[1], map[workOf]*forecast.Work{}
@@ -243,12 +230,10 @@ func (w *stager) window(work *forecast.Work) HostWindow {
 
 // stepTimes is how long the steps of a launch take.
 func stepTimes(l *Launch, past func(step, uses string) *forecast.Learned) []StepTime {
-	calls, selected := l.Playbook.Calls(), l.Playbook.Selected(l.Snapshot.Selects)
-	out := make([]StepTime, len(calls))
-	for i, s := range calls {
-		handler := i >= len(l.Playbook.Steps)
-		t := StepTime{Name: s.Name, Uses: s.Uses, Handler: handler, Selected: selected[i], After: s.After, Once: s.Once, On: slices.Sorted(maps.Keys(l.Delegates[i])), Need: s.Needs, Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets)))}
-		t.Group, t.Part = l.Playbook.Aside(i)
+	out := make([]StepTime, 0, len(l.Playbook.Calls()))
+	for i, one := range l.planSteps() {
+		s := l.Playbook.Calls()[i]
+		t := StepTime{PlanStep: one, Handler: i >= len(l.Playbook.Steps), Need: s.Needs}
 		if s.Needs > 0 {
 			t.NeedSource = "given"
 		} else if w := l.Snapshot.Windows; w != nil && w.Needs[s.Name] > 0 {
@@ -259,7 +244,7 @@ func stepTimes(l *Launch, past func(step, uses string) *forecast.Learned) []Step
 			learned = past(s.Name, s.Uses)
 		}
 		t.estimate(s, learned)
-		out[i] = t
+		out = append(out, t)
 	}
 	return out
 }

@@ -317,7 +317,7 @@ func disrupts(p *playbooks.Playbook, o Options) bool {
 	if keys := p.Strategy.PerGroup; len(keys) > 1 && keys[haGroup] == 1 {
 		return true // the HA group's lock says the same, and frees per_group for the other key
 	}
-	return !o.Check && slices.ContainsFunc(p.Calls(), func(s playbooks.Step) bool { return s.Disrupts(o.disruptive) })
+	return !o.Check && slices.ContainsFunc(p.Calls(), func(s playbooks.Step) bool { return s.Disrupts(playbooks.Disruptive(o.Types)) })
 }
 
 const haGroup = "ha_group"

@@ -99,7 +99,7 @@ func (l *Launch) place(hosts, all []core.Host, o Options) error {
 	}
 	steps, err := l.fix(hosts, o)
 	if err != nil || !steps.Any() {
-		l.Inert = !admission.NewSteps(p, admission.Options{Disruptive: o.disruptive}).Any()
+		l.Inert = !admission.NewSteps(p, admission.Options{Disruptive: playbooks.Disruptive(o.Types)}).Any()
 		l.Snapshot.Windows = nil
 		return cmp.Or(err, l.order(hosts, all, o))
 	}
@@ -156,15 +156,6 @@ func (l *Launch) order(hosts, all []core.Host, o Options) (err error) {
 	return nil
 }
 
-// disruptive reports whether a job type is. One that is not known is.
-func (o Options) disruptive(uses string) bool {
-	if o.Types == nil {
-		return true
-	}
-	t, known := o.Types(uses)
-	return !known || t.Disruptive
-}
-
 // fix writes down what approvals are bound to and what was learned, and returns what waits for a
 // window.
 func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
@@ -182,7 +173,7 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
 			}
 		}
 	}
-	steps := l.Snapshot.Steps(p, o.disruptive)
+	steps := l.Snapshot.Steps(p, playbooks.Disruptive(o.Types))
 	if err := steps.Check(p); err != nil {
 		return nil, err
 	}

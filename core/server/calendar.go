@@ -15,6 +15,7 @@ import (
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/playbooks"
 )
 
 // calendarRoute registers what may happen when.
@@ -143,10 +144,7 @@ func (l *lanes) of(playbook, tenant string) map[forecast.LaneKey]int {
 	}
 	count := map[forecast.LaneKey]int{}
 	if p, ok := l.set.Playbook(playbook); ok {
-		steps := admission.NewSteps(p, admission.Options{Disruptive: func(uses string) bool {
-			t, known := l.typeOf(uses)
-			return !known || t.Disruptive
-		}})
+		steps := admission.NewSteps(p, admission.Options{Disruptive: playbooks.Disruptive(l.typeOf)})
 		for _, name := range l.set.Selected(playbook) {
 			h, ok := l.set.Inventory.Host(name)
 			if !ok || !l.shows(h.Customer) {

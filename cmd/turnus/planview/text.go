@@ -339,7 +339,7 @@ func ShowNone(con *console.Console, e *launch.NoWindowError) error {
 	case "json":
 		return console.PrintJSON(con.Out, planDoc{
 			Plan:     launch.Plan{Playbook: e.Playbook, Change: e.Change, Steps: []launch.PlanStep{}, Waves: []launch.PlanWave{}},
-			Forecast: forecastDoc{Hosts: []hostDoc{}, Customers: []customerDoc{}, Never: neverDocs(e.Hosts), Approvals: approvalsOf(e.Change, e.Targets)},
+			Forecast: forecastDoc{Hosts: []hostDoc{}, Customers: []customerDoc{}, Never: append([]launch.NoWindow{}, e.Hosts...), Approvals: approvalsOf(e.Change, e.Targets)},
 		})
 	case "svg":
 		return console.Invalid("%s: no window fits any of %s, so there is nothing to show\nhint: without -o svg each is listed with its reason", e.Playbook, console.Plural(e.Total, "host"))
