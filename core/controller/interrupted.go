@@ -84,8 +84,8 @@ func LastRun(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook
 	}
 }
 
-// HostsOf returns the hosts of a run whose outcomes want takes, each with its tenant. jobs are those
-// of the run's Material.
+// HostsOf returns the hosts of a run whose outcomes want takes, each with its tenant. jobs are
+// those of the run's Material.
 func HostsOf(ctx context.Context, l *ledger.Ledger, run string, jobs []ledger.JobHost, want func(core.Outcome) bool) (map[string]string, error) {
 	ended, err := l.Ended(ctx, run)
 	if err != nil {

@@ -78,13 +78,13 @@ func (l *lane) all() (list []fire) {
 	return list
 }
 
-// cut leaves the first items, and counts the others.
+// cut copies the first items, so that the others need no memory, and counts those.
 func cut[T any](all []T, most int, left *int) []T {
 	if len(all) <= most {
 		return all
 	}
 	*left += len(all) - most
-	return slices.Clone(all[:most]) // the others are given up
+	return slices.Clone(all[:most])
 }
 
 func (v *view) local(t time.Time) string { return t.In(v.zone).Format("Mon 2006-01-02 15:04 MST") }

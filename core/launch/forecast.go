@@ -160,7 +160,7 @@ type stager struct {
 	why      map[question]string
 }
 
-// workOf is what the work of a host depends on.
+// workOf names work: hosts with the same values have the same.
 type workOf struct {
 	set   string // its window set
 	kept  int    // steps that an earlier run called

@@ -105,7 +105,7 @@ func (s *Server) endsOf(ctx context.Context, runs []ledger.Run, shown []api.Run)
 	}
 }
 
-// listed returns an estimate that is kept, or makes one where that is quick. It returns nil where it
+// listed returns an estimate that is kept, or makes one where that is quick. It returns nil if that
 // fails, and while another one is made: a list does not wait.
 func (e *estimates) listed(run *ledger.Run, quick bool, estimateRun func(*estimate) error) *estimate {
 	if !e.mu.TryLock() {

@@ -116,8 +116,8 @@ func TestRetryFromTheFailedStep(t *testing.T) {
 	}
 }
 
-// A retry from the failed step asks for no window of a step that it does not call. Control: one from
-// the first step does.
+// A retry from the failed step asks for no window of a step that it does not call. Control: one
+// from the first step does.
 func TestRetryFromTheFailedStepWaitsForItsOwnWindows(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
