@@ -77,9 +77,9 @@ func MakeCalendar(in CalendarInput) (api.Calendar, error) {
 		m.schedule(&in.Schedules[i])
 	}
 	for i := range in.Runs {
-		for key, part := range in.Runs[i].Parts {
+		for key := range in.Runs[i].Parts {
 			l := m.lane(key)
-			l.parts = append(l.parts, placed{&in.Runs[i].Run, part})
+			l.runs = append(l.runs, &in.Runs[i])
 		}
 	}
 	return m.calendar(), nil
@@ -108,7 +108,7 @@ type calendarMaker struct {
 type lane struct {
 	LaneKey
 	fires []fires
-	parts []placed
+	runs  []*CalendarRun
 	more  int // fire times that were left out
 }
 
@@ -121,11 +121,6 @@ type fires struct {
 type fire struct {
 	schedule *CalendarSchedule
 	at       time.Time
-}
-
-type placed struct {
-	run *api.Run
-	LanePart
 }
 
 func (m *calendarMaker) lane(key LaneKey) *lane {

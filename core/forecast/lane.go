@@ -45,8 +45,8 @@ func (v *view) show(l *lane) api.CalendarLane {
 	for _, f := range l.all() {
 		out.FireTimes = append(out.FireTimes, v.fire(f))
 	}
-	for _, p := range l.parts {
-		r := v.run(p)
+	for _, run := range l.runs {
+		r := v.run(run, run.Parts[l.LaneKey])
 		if begin, end := taken(&r, v.At); begin.Before(v.To) && end.After(v.From) {
 			out.Runs = append(out.Runs, r)
 		}
@@ -143,9 +143,9 @@ func within(list []windows.Window, t time.Time) (windows.Window, bool) {
 	return windows.Window{}, false
 }
 
-func (v *view) run(p placed) api.CalendarRun {
+func (v *view) run(run *CalendarRun, p LanePart) api.CalendarRun {
 	out := api.CalendarRun{
-		Run: p.run.ID, Schedule: p.run.Schedule, Playbook: p.run.Playbook, Phase: p.run.Phase, Hosts: p.Hosts, Begin: p.run.Created.UTC(),
+		Run: run.ID, Schedule: run.Schedule, Playbook: run.Playbook, Phase: run.Phase, Hosts: p.Hosts, Begin: run.Created.UTC(),
 		FinishP50: p.Finish.UTC(), FinishP90: p.Late.UTC(),
 	}
 	if !p.Begin.IsZero() {
