@@ -155,6 +155,18 @@ type Step struct {
 	node *yaml.Node
 }
 
+// Disruptive returns which job types are disruptive. One that types does not know is, and with nil
+// types all are.
+func Disruptive(types func(name string) (Type, bool)) func(uses string) bool {
+	return func(uses string) bool {
+		if types == nil {
+			return true
+		}
+		t, known := types(uses)
+		return !known || t.Disruptive
+	}
+}
+
 // Disrupts reports whether the step may take its host out of service. The step's own word counts,
 // else a step with a window of its own does, else its job type says it.
 func (s Step) Disrupts(jobType func(uses string) bool) bool {

@@ -133,10 +133,10 @@ func (s *Steps) First(i int) int {
 	return i
 }
 
-// AtOnce reports whether a job begins with a step that runs and waits for no window.
-func (s *Steps) AtOnce() bool {
-	for _, one := range s.list {
-		if one.runs {
+// AtOnce reports whether a job begins with a step that waits for no window, of those that it calls.
+func (s *Steps) AtOnce(calls func(i int) bool) bool {
+	for i, one := range s.list {
+		if one.runs && calls(i) {
 			return one.window == ""
 		}
 	}

@@ -55,8 +55,9 @@ func TestWhichStepsWaitForAWindow(t *testing.T) {
 			}
 			sets = append(sets, set)
 		}
-		if got := strings.Join(sets, " "); got != c.sets || s.AtOnce() != c.atOnce || s.Any() != (strings.Trim(c.sets, "- ") != "") {
-			t.Errorf("%s: %s, immediately %v, any %v", c.why, got, s.AtOnce(), s.Any())
+		all := func(int) bool { return true }
+		if got := strings.Join(sets, " "); got != c.sets || s.AtOnce(all) != c.atOnce || s.Any() != (strings.Trim(c.sets, "- ") != "") {
+			t.Errorf("%s: %s, immediately %v, any %v", c.why, got, s.AtOnce(all), s.Any())
 		}
 	}
 }

@@ -38,6 +38,8 @@ type Launching struct {
 	Scope        ledger.Scope         // the tenants whose hosts are taken
 	Only         func(core.Host) bool // the hosts to take; nil takes all
 	SkipNoWindow bool                 // leave out hosts that no window fits
+	// Kept is as launch.Options.Kept.
+	Kept func(p *playbooks.Playbook, hosts []core.Host) (map[string]int, error)
 }
 
 // Prepare makes a launch of a playbook of now. No host selected is core.ErrNotFound.
@@ -115,7 +117,7 @@ func hostsOf(now Current, limit []string, l Launching) ([]core.Host, error) {
 func (c *Catalog) options(now Current, playbook *playbooks.Playbook, q Request, l Launching) launch.Options {
 	return launch.Options{
 		RunID: l.RunID, Files: c.FilesOf(now.Set, playbook), Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight,
-		Revision: now.Set.Revision.Commit, LaunchedBy: l.By, Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.calendar, Board: BoardName, SkipNoWindow: l.SkipNoWindow,
+		Revision: now.Set.Revision.Commit, LaunchedBy: l.By, Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.calendar, Board: BoardName, SkipNoWindow: l.SkipNoWindow, Kept: l.Kept,
 		Pool: c.cfg.Pool, Secrets: now.Set.SecretRefs(), FourEyes: now.Set.FourEyes, TenantWeight: now.Set.TenantWeight, Trace: l.Trace, Source: c.sourceOf(&now),
 	}
 }

@@ -217,10 +217,7 @@ func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d le
 // AskedFor returns the wave of a run, from 0, for the approval of which a person was asked last; 0
 // if nobody was asked.
 func AskedFor(run *ledger.Run) int {
-	progress, err := engine.DecodeProgress(run.Progress)
-	if err != nil { // its waves begin again, and it asks again
-		return 0
-	}
+	progress, _ := engine.DecodeProgress(run.Progress) // zero if nobody can read it: its waves begin again, and it asks again
 	return progress.Asked
 }
 

@@ -38,10 +38,7 @@ func (c *Controller) noteReleases(ctx context.Context, polls []*poll) {
 		if !slices.ContainsFunc(l.actions, func(a engine.Action) bool { return a.Kind == engine.Release }) {
 			return l.run.Progress, nil
 		}
-		kept, err := engine.DecodeProgress(l.run.Progress)
-		if err != nil { // its waves begin again
-			kept = engine.Progress{}
-		}
+		kept, _ := engine.DecodeProgress(l.run.Progress) // zero if nobody can read it: its waves begin again
 		kept.Limit = l.progress.Limit
 		return kept.Encode()
 	})

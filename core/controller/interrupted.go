@@ -73,11 +73,7 @@ func LastRun(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook
 			return ledger.Run{}, err
 		}
 		for _, r := range runs {
-			check, err := wasCheck(ctx, l, scope, r.ID)
-			if err != nil {
-				return ledger.Run{}, err
-			}
-			if r.Complete() && !check {
+			if r.Complete() && !r.Check {
 				return r, nil
 			}
 		}
@@ -88,25 +84,20 @@ func LastRun(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook
 	}
 }
 
-// FailedHosts returns the hosts that did not succeed in a run.
-func FailedHosts(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, run *ledger.Run) (map[string]bool, error) {
-	hosts := map[string]bool{}
-	for _, o := range core.Outcomes() {
-		if o.Good() || run.Outcomes[o] == 0 {
-			continue
-		}
-		for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
-			jobs, next, err := l.Jobs(ctx, scope, run.ID, ledger.JobFilter{Outcome: o}, page)
-			if err != nil {
-				return nil, err
-			}
-			for i := range jobs {
-				hosts[jobs[i].Host] = true
-			}
-			if page.Cursor = next; next == "" {
-				break
+// HostsOf returns the hosts of a run whose outcomes want takes, each with its tenant. jobs are
+// those of the run's Material.
+func HostsOf(ctx context.Context, l *ledger.Ledger, run string, jobs []ledger.JobHost, want func(core.Outcome) bool) (map[string]string, error) {
+	ended, err := l.Ended(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	tenants := map[string]string{}
+	for _, e := range ended {
+		if want(e.Outcome) {
+			for _, j := range jobs[min(e.Index, len(jobs)):min(e.Index+e.Count, len(jobs))] {
+				tenants[j.Host] = j.Tenant
 			}
 		}
 	}
-	return hosts, nil
+	return tenants, nil
 }

@@ -41,7 +41,7 @@ func KeepOnceResults(ctx context.Context, from *ledger.Ledger, run *ledger.Run, 
 		if err != nil {
 			return err
 		}
-		results[s.Name] = o.ForOthers(again.Playbook, run.ID)
+		results[s.Name] = o.ForOthers(nil, run.ID)
 	}
 	if len(results) == 0 {
 		return nil

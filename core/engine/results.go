@@ -94,12 +94,7 @@ func releasedInOrder(l *launch.Launch, r *Results) int {
 	for first < len(r.outcome) && r.outcome[first] != "" {
 		first++
 	}
-	for _, limit := range l.Limits {
-		if first < limit {
-			return limit
-		}
-	}
-	return len(l.Hosts)
+	return l.Limits[rollout.Wave(l.Limits, first)]
 }
 
 // Goes reports whether a run in this phase has jobs started, now or after a resume.

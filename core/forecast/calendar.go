@@ -77,9 +77,9 @@ func MakeCalendar(in CalendarInput) (api.Calendar, error) {
 		m.schedule(&in.Schedules[i])
 	}
 	for i := range in.Runs {
-		for key, part := range in.Runs[i].Parts {
+		for key := range in.Runs[i].Parts {
 			l := m.lane(key)
-			l.parts = append(l.parts, placed{&in.Runs[i].Run, part})
+			l.runs = append(l.runs, &in.Runs[i])
 		}
 	}
 	return m.calendar(), nil
@@ -107,19 +107,20 @@ type calendarMaker struct {
 // lane is a lane before it is worked out.
 type lane struct {
 	LaneKey
-	fires []fire
-	parts []placed
+	fires []fires
+	runs  []*CalendarRun
 	more  int // fire times that were left out
+}
+
+// fires are the fire times of a schedule. Its lanes share the list: there may be thousands of both.
+type fires struct {
+	schedule *CalendarSchedule
+	at       []time.Time
 }
 
 type fire struct {
 	schedule *CalendarSchedule
 	at       time.Time
-}
-
-type placed struct {
-	run *api.Run
-	LanePart
 }
 
 func (m *calendarMaker) lane(key LaneKey) *lane {
@@ -155,9 +156,7 @@ func (m *calendarMaker) schedule(s *CalendarSchedule) {
 	for _, key := range s.Lanes {
 		l := m.lane(key)
 		l.more += more
-		for _, at := range times {
-			l.fires = append(l.fires, fire{s, at})
-		}
+		l.fires = append(l.fires, fires{s, times})
 	}
 }
 

@@ -368,3 +368,21 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%+v", l.FireTimes)
 	}
 }
+
+// Lanes share the fire times of a schedule: a calendar of thousands of lanes stays small.
+func TestLanesShareFireTimes(t *testing.T) {
+	t.Parallel()
+	m := calendarMaker{CalendarInput: CalendarInput{From: utc(t, "2026-09-01 00:00"), To: utc(t, "2026-09-08 00:00")}, lanes: map[LaneKey]*lane{}}
+	s := cron(t, "s", "*/10 * * * *", "UTC")
+	for i := range 1000 {
+		s.Lanes = append(s.Lanes, LaneKey{"acme", fmt.Sprint(i)})
+	}
+	m.schedule(&s)
+	first, last := m.lane(s.Lanes[0]), m.lane(s.Lanes[999])
+	if n := len(first.all()); n != 7*24*6 {
+		t.Errorf("%d fire times", n)
+	}
+	if &first.fires[0].at[0] != &last.fires[0].at[0] {
+		t.Error("each lane has fire times of its own")
+	}
+}

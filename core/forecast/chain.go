@@ -38,7 +38,7 @@ func (r *Result) follow(before *Result) {
 	}
 	for i := range r.Hosts {
 		h, was := &r.Hosts[i], &before.Hosts[i]
-		if was.Never != "" || h.Never != "" {
+		if was.Finish.IsZero() || h.Never != "" { // it does not reach this pass
 			if h.Never == "" {
 				*h = *was
 			}

@@ -5,6 +5,26 @@ import (
 	"time"
 )
 
+// A host that finds no window in the first pass reaches no second one.
+func TestAHostThatFinishesNoPassWaitsAtNoBarrier(t *testing.T) {
+	first := Input{At: monday, Concurrency: 1, Samples: 10, Hosts: fleet(t, time.Hour, time.Hour, "twice", "twice", "twice", "twice", "twice")}
+	second := Input{At: monday, Concurrency: 1, Samples: 10, Hosts: fleet(t, time.Hour, 0, "-", "-", "-", "-", "-")}
+	r, err := MakeChain([]Input{first, second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := r.Hosts[4]; h.Unfinished != 1 || !h.Begin.IsZero() || !h.Finish.IsZero() {
+		t.Errorf("%+v, expected a host that never begins", h)
+	}
+	for i, h := range r.Hosts {
+		for _, hold := range h.Holds {
+			if hold.For > 30*24*time.Hour {
+				t.Errorf("host %d waits %v for %s", i, hold.For, hold.Cause)
+			}
+		}
+	}
+}
+
 // Three hosts, of which one takes long, and a second pass of a minute each: nobody's second pass
 // begins before the slow one is done.
 func TestChainBeginsAPassWhenAllHaveDoneTheOneBefore(t *testing.T) {

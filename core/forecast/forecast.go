@@ -35,8 +35,15 @@ type Input struct {
 	// WaitForWindows keeps a wave open until also its hosts that wait for a window are done.
 	WaitForWindows bool
 	NextWaveAt     rollout.NextWave // which stragglers of a wave the next one does not wait for
+	Ended          []EndedHosts     // by wave, of a run under way; shorter: no host of the later waves
 	Samples        int              // DefaultSamples when 0
 	Seed           uint64           // the same seed gives the same forecast
+}
+
+// EndedHosts are the hosts of a wave that ended before Input.At, and are not in Input.Hosts.
+type EndedHosts struct {
+	Hosts  int  // with those of waves before it that are all ended
+	Proven bool // the next wave need not wait for hosts of this one that wait for a window
 }
 
 // Host is one job of the run.

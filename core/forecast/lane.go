@@ -42,14 +42,11 @@ func (v *view) show(l *lane) api.CalendarLane {
 			out.Denied = append(out.Denied, v.deny(d))
 		}
 	}
-	slices.SortStableFunc(l.fires, func(a, b fire) int {
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.schedule.Name, b.schedule.Name))
-	})
-	for _, f := range l.fires {
+	for _, f := range l.all() {
 		out.FireTimes = append(out.FireTimes, v.fire(f))
 	}
-	for _, p := range l.parts {
-		r := v.run(p)
+	for _, run := range l.runs {
+		r := v.run(run, run.Parts[l.LaneKey])
 		if begin, end := taken(&r, v.At); begin.Before(v.To) && end.After(v.From) {
 			out.Runs = append(out.Runs, r)
 		}
@@ -68,13 +65,26 @@ func (v *view) show(l *lane) api.CalendarLane {
 	return out
 }
 
-// cut leaves the first items, and counts the others.
+// all returns the fire times of the lane, by time.
+func (l *lane) all() (list []fire) {
+	for _, f := range l.fires {
+		for _, at := range f.at {
+			list = append(list, fire{f.schedule, at})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b fire) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.schedule.Name, b.schedule.Name))
+	})
+	return list
+}
+
+// cut copies the first items, so that the others need no memory, and counts those.
 func cut[T any](all []T, most int, left *int) []T {
 	if len(all) <= most {
 		return all
 	}
 	*left += len(all) - most
-	return all[:most]
+	return slices.Clone(all[:most])
 }
 
 func (v *view) local(t time.Time) string { return t.In(v.zone).Format("Mon 2006-01-02 15:04 MST") }
@@ -133,9 +143,9 @@ func within(list []windows.Window, t time.Time) (windows.Window, bool) {
 	return windows.Window{}, false
 }
 
-func (v *view) run(p placed) api.CalendarRun {
+func (v *view) run(run *CalendarRun, p LanePart) api.CalendarRun {
 	out := api.CalendarRun{
-		Run: p.run.ID, Schedule: p.run.Schedule, Playbook: p.run.Playbook, Phase: p.run.Phase, Hosts: p.Hosts, Begin: p.run.Created.UTC(),
+		Run: run.ID, Schedule: run.Schedule, Playbook: run.Playbook, Phase: run.Phase, Hosts: p.Hosts, Begin: run.Created.UTC(),
 		FinishP50: p.Finish.UTC(), FinishP90: p.Late.UTC(),
 	}
 	if !p.Begin.IsZero() {

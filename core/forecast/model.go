@@ -24,6 +24,9 @@ type model struct {
 	at        int64
 	hosts     []host
 	waves     []int32 // first host of each wave, and the number of hosts
+	ended     []int   // hosts of each wave and those before it that ended before the forecast
+	proven    []bool  // waves of which such a host proved the change
+	begun     int     // waves that were released before, as far as these show
 	stages    int     // most of any host
 	groups    map[groupKey]int32
 	names     []groupKey // by number
@@ -88,6 +91,17 @@ func newModel(in Input) (*model, error) {
 			return nil, fmt.Errorf("forecast: host %s: %w", h.Name, err)
 		}
 		m.stages = max(m.stages, len(h.Work.Stages))
+	}
+	m.ended, m.proven = make([]int, len(m.waves)), make([]bool, len(m.waves))
+	sum := 0
+	for w := range m.waves {
+		if w < len(in.Ended) {
+			sum += in.Ended[w].Hosts
+			if m.proven[w] = in.Ended[w].Proven; m.proven[w] {
+				m.begun = w + 1
+			}
+		}
+		m.ended[w] = sum
 	}
 	m.waves = append(m.waves, int32(len(in.Hosts)))
 	return m, nil

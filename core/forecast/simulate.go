@@ -99,6 +99,9 @@ func (m *model) simulate(l limits, from, to int, take func(k int, s *sim)) (step
 func (s *sim) run(trace bool) {
 	s.reset(trace)
 	s.release()
+	for s.released < s.m.begun {
+		s.release()
+	}
 	for {
 		s.dispatch()
 		if s.barrier() {
@@ -161,7 +164,7 @@ func (s *sim) waveDone() bool {
 	if !s.lim.wait {
 		waits = s.busy
 	}
-	hosts := int(s.m.waves[s.released])
+	hosts := int(s.m.waves[s.released]) + s.m.ended[s.released-1]
 	return hosts-waits >= s.lim.next.Hosts(hosts) || s.lim.next.After > 0 && s.now >= s.began+int64(s.lim.next.After)
 }
 
@@ -190,11 +193,11 @@ func (s *sim) to(h int32, st state) {
 
 // release starts the next wave.
 func (s *sim) release() {
-	s.pausing, s.proven = false, false
 	last := s.released + 1
 	if !s.lim.barriers {
 		last = len(s.m.waves) - 1
 	}
+	s.pausing, s.proven = false, s.m.proven[last-1]
 	from, to := s.m.waves[s.released], s.m.waves[last]
 	s.released, s.began = last, s.now
 	if s.lim.next.After > 0 {

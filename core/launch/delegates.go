@@ -114,11 +114,15 @@ func (l *Launch) AllDelegates() iter.Seq2[int, core.Host] {
 	}
 }
 
-// delegateWindows refuses delegates for which no window of a step's ever opens.
-func (l *Launch) delegateWindows(steps *admission.Steps, o Options) error {
+// delegateWindows refuses delegates for which no window of a step's ever opens, if a host calls it.
+func (l *Launch) delegateWindows(hosts []core.Host, steps *admission.Steps, o Options) error {
+	kept := len(l.Playbook.Steps)
+	for _, h := range hosts {
+		kept = min(kept, o.kept[h.Name])
+	}
 	for i, h := range l.AllDelegates() {
 		q, windowed := l.Snapshot.Windows.Delegated(steps, i, h)
-		if !windowed {
+		if !windowed || !l.calls(i, kept) {
 			continue
 		}
 		a, err := o.Windows.Ask(o.Now, q)

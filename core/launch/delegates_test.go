@@ -126,5 +126,9 @@ func TestDelegateWindows(t *testing.T) {
 		if err == nil && l.Snapshot.Windows.Targets[set] == "" {
 			t.Errorf("set %q: approvals are bound to %v", set, l.Snapshot.Windows.Targets)
 		}
+		kept := func(*playbooks.Playbook, []core.Host) (map[string]int, error) { return map[string]int{"h0000": 1}, nil }
+		if _, err = windowed(t, drain, inSets("now"), Options{Kept: kept, Inventory: []core.Host{{Name: "lb", Customer: "acme", WindowSet: set}}}); err != nil {
+			t.Errorf("set %q, of a step that a retry keeps: %v", set, err)
+		}
 	}
 }

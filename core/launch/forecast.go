@@ -2,14 +2,13 @@ package launch
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
@@ -29,7 +28,7 @@ type Outlook struct {
 	Calendar    *admission.Calendar
 	Types       func(string) (playbooks.Type, bool)
 	Past        func(step, uses string) *forecast.Learned // nil, or nil of a step: nothing is known
-	Ended       func(index int) bool                      // hosts that have nothing left to do; nil: none
+	Ended       func(index int) core.Outcome              // of hosts that have nothing left to do; nil: none
 }
 
 // Estimate is the forecast of a launch. Its Hosts are those of the launch; those that have ended
@@ -57,15 +56,8 @@ func (h HostWindow) Zone() *time.Location {
 
 // StepTime is how long a step takes, and where that is known from.
 type StepTime struct {
-	Name, Uses string
+	PlanStep
 	Handler    bool
-	Selected   bool
-	Group      string              // of a step in its rescue or always
-	Part       playbooks.GroupPart // that part; "" for other steps
-	After      string              // of a barrier
-	Once       bool                // one host of the run calls it
-	On         []string            // hosts on which it is called in place of the run's
-	Secrets    []string
 	Took       forecast.Dist
 	Source     string // given, learned or assumed
 	From       string // a sentence
@@ -77,53 +69,82 @@ type StepTime struct {
 // Forecast estimates when the hosts of the launch start and when it ends. Errors wrap
 // core.ErrInvalid.
 func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
-	disruptive := func(uses string) bool {
-		t, known := o.Types(uses)
-		return !known || t.Disruptive
-	}
 	e := &Estimate{Steps: stepTimes(l, o.Past), Windows: make([]HostWindow, len(l.Hosts))}
 	in := forecast.Input{
 		At: o.At, Concurrency: o.Concurrency, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive, Samples: o.Samples,
 		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, NextWaveAt: l.Playbook.Strategy.NextWaveAt, Seed: 1,
 	}
-	var left []int
-	for i := range l.Hosts {
-		if o.Ended == nil || !o.Ended(i) {
-			left = append(left, i)
-		}
+	left, ended, err := l.remaining(o.Ended)
+	if err != nil {
+		return nil, fmt.Errorf("playbook %s: %w", l.Playbook.Name, err)
 	}
-	w := stager{launch: l, at: o.At, times: e.Steps, steps: l.Snapshot.Steps(l.Playbook, disruptive), calendar: o.Calendar, why: map[question]string{}}
+	in.Ended = ended
+	w := stager{launch: l, at: o.At, times: e.Steps, steps: l.Snapshot.Steps(l.Playbook, playbooks.Disruptive(o.Types)), calendar: o.Calendar, why: map[question]string{}}
 	var passes []forecast.Input
 	for _, part := range l.Passes() {
-		w.from, w.to, w.work = part[0], part[1], map[string]*forecast.Work{}
+		w.from, w.to, w.work = part[0], part[1], map[workOf]*forecast.Work{}
 		pass := in
-		wave, last := -1, -1
-		for _, i := range left {
-			work := w.of(l.Hosts[i])
+		for _, r := range left {
+			i := r.index
+			work := w.of(l.Hosts[i], workOf{l.Hosts[i].WindowSet, r.kept, i == 0})
 			if e.Windows[i].Set == nil {
 				e.Windows[i] = w.window(work)
 			}
-			if is := rollout.Wave(l.Limits, i); is != last { // waves of which all hosts have ended do not count
-				wave, last = wave+1, is
-			}
 			pass.Hosts = append(pass.Hosts, forecast.Host{
-				Name: l.Hosts[i].Name, HAGroup: l.Hosts[i].HAGroup, Group: l.Run.Targets[i].Group, Wave: wave, Work: work,
+				Name: l.Hosts[i].Name, HAGroup: l.Hosts[i].HAGroup, Group: l.Run.Targets[i].Group, Wave: r.wave, Work: work,
 			})
 		}
 		passes = append(passes, pass)
 	}
-	var err error
 	if e.Result, err = forecast.MakeChain(passes); err != nil {
 		return nil, fmt.Errorf("playbook %s: %w", l.Playbook.Name, err)
 	}
 	if len(left) < len(l.Hosts) {
 		all := make([]forecast.HostResult, len(l.Hosts))
-		for k, i := range left {
-			all[i] = e.Hosts[k]
+		for k, r := range left {
+			all[r.index] = e.Hosts[k]
 		}
 		e.Hosts = all
 	}
 	return e, nil
+}
+
+// remaining is a host that has not ended.
+type remaining struct {
+	index int // of its job
+	wave  int // from 0, without waves of which all hosts have ended
+	kept  int // steps that an earlier run called
+}
+
+// remaining returns the hosts that have not ended, in their order, and the others by wave.
+func (l *Launch) remaining(outcome func(index int) core.Outcome) (left []remaining, ended []forecast.EndedHosts, err error) {
+	from, gone := 0, forecast.EndedHosts{}
+	for _, limit := range l.Limits {
+		before, tried, good := len(left), false, l.Playbook.Strategy.OnFailedWave == rollout.ContinueRun
+		for i := from; i < limit; i++ {
+			var o core.Outcome
+			if outcome != nil {
+				o = outcome(i)
+			}
+			if o == "" {
+				var resume snapshot.Resume
+				if l.Snapshot.Resumes != "" {
+					if resume, err = snapshot.DecodeResume(l.Run.Targets[i].Data); err != nil {
+						return nil, nil, err
+					}
+				}
+				left = append(left, remaining{i, len(ended), len(resume.Steps)})
+				continue
+			}
+			gone.Hosts++
+			tried, good = tried || o.Proves(), good || o.Good()
+		}
+		if from = limit; len(left) > before {
+			gone.Proven = tried && good
+			ended, gone = append(ended, gone), forecast.EndedHosts{}
+		}
+	}
+	return left, ended, nil
 }
 
 // stager turns a playbook's steps into the stages of hosts.
@@ -133,10 +154,17 @@ type stager struct {
 	times    []StepTime
 	steps    *admission.Steps // nil: nothing waits for a window
 	calendar *admission.Calendar
-	from     int                       // step: a pass of the run, see Turns
-	to       int                       // the step behind it
-	work     map[string]*forecast.Work // by the host's window set: all else is the same
+	from     int // step: a pass of the run, see Turns
+	to       int // the step behind it
+	work     map[workOf]*forecast.Work
 	why      map[question]string
+}
+
+// workOf names work: hosts with the same values have the same.
+type workOf struct {
+	set   string // its window set
+	kept  int    // steps that an earlier run called
+	first bool   // it is the first host of the run, which is taken to call the steps with once
 }
 
 type question struct {
@@ -146,17 +174,20 @@ type question struct {
 
 // of returns the work of a host's job. Each step with a window asks its window again, and so begins
 // a stage.
-func (w *stager) of(h core.Host) *forecast.Work {
-	if work := w.work[h.WindowSet]; work != nil {
+func (w *stager) of(h core.Host, is workOf) *forecast.Work {
+	if work := w.work[is]; work != nil {
 		return work
 	}
 	l, work := w.launch, &forecast.Work{}
 	for i, s := range l.Playbook.Calls() {
 		t := w.times[i]
-		if !t.Selected || t.Part == playbooks.GroupRescue || i < w.from || i >= w.to {
+		if !t.Selected || t.Part == playbooks.GroupRescue || i < w.from || i >= w.to || !l.calls(i, is.kept) {
 			continue
 		}
-		step := forecast.Step{Took: t.Took, Attempts: s.Retry.Attempts, Fails: t.fails, Backoff: s.Retry.Backoff}
+		steps := []forecast.Step{{Took: t.Took, Attempts: s.Retry.Attempts, Fails: t.fails, Backoff: s.Retry.Backoff}}
+		if _, known := l.Snapshot.Once[s.Name]; s.Once && (known || !is.first) {
+			steps = nil // it waits for the step's window, and takes the result over
+		}
 		stage := forecast.Stage{}
 		if w.steps != nil && w.calendar != nil {
 			if q, windowed := l.Snapshot.Windows.Question(w.steps, i, h, 0); windowed {
@@ -165,16 +196,16 @@ func (w *stager) of(h core.Host) *forecast.Work {
 			}
 		}
 		if n := len(work.Stages); n > 0 && !stage.Windowed {
-			work.Stages[n-1].Steps = append(work.Stages[n-1].Steps, step)
+			work.Stages[n-1].Steps = append(work.Stages[n-1].Steps, steps...)
 			continue
 		}
-		stage.Steps = []forecast.Step{step}
+		stage.Steps = steps
 		work.Stages = append(work.Stages, stage)
 	}
 	if len(work.Stages) == 0 {
 		work.Stages = []forecast.Stage{{}}
 	}
-	w.work[h.WindowSet] = work
+	w.work[is] = work
 	return work
 }
 
@@ -199,12 +230,10 @@ func (w *stager) window(work *forecast.Work) HostWindow {
 
 // stepTimes is how long the steps of a launch take.
 func stepTimes(l *Launch, past func(step, uses string) *forecast.Learned) []StepTime {
-	calls, selected := l.Playbook.Calls(), l.Playbook.Selected(l.Snapshot.Selects)
-	out := make([]StepTime, len(calls))
-	for i, s := range calls {
-		handler := i >= len(l.Playbook.Steps)
-		t := StepTime{Name: s.Name, Uses: s.Uses, Handler: handler, Selected: selected[i], After: s.After, Once: s.Once, On: slices.Sorted(maps.Keys(l.Delegates[i])), Need: s.Needs, Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets)))}
-		t.Group, t.Part = l.Playbook.Aside(i)
+	out := make([]StepTime, 0, len(l.Playbook.Calls()))
+	for i, one := range l.planSteps() {
+		s := l.Playbook.Calls()[i]
+		t := StepTime{PlanStep: one, Handler: i >= len(l.Playbook.Steps), Need: s.Needs}
 		if s.Needs > 0 {
 			t.NeedSource = "given"
 		} else if w := l.Snapshot.Windows; w != nil && w.Needs[s.Name] > 0 {
@@ -215,7 +244,7 @@ func stepTimes(l *Launch, past func(step, uses string) *forecast.Learned) []Step
 			learned = past(s.Name, s.Uses)
 		}
 		t.estimate(s, learned)
-		out[i] = t
+		out = append(out, t)
 	}
 	return out
 }

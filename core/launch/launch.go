@@ -78,11 +78,15 @@ type Options struct {
 	// Need is the time that a step with a window without needs: takes, learned from earlier runs; nil,
 	// and false, is not known.
 	Need func(playbook, step, uses string) (time.Duration, bool)
+	// Kept returns how many steps, from the first on, a retry need not call on hosts, by their names:
+	// an earlier run called them, see SetResume. Nil: it calls all steps on each host.
+	Kept func(p *playbooks.Playbook, hosts []core.Host) (map[string]int, error)
 	// FourEyes reports whether the runs of a tenant, and those on its hosts, need another person's
 	// approval; nil: none do.
 	FourEyes func(tenant string) bool
 	// TenantWeight is the share of the workers that a tenant has beside others; nil: 1 each.
 	TenantWeight func(tenant string) int
+	kept         map[string]int
 	within       time.Duration // that targets: take for all hosts; playbooks.TargetsTime when zero, less in tests
 
 	// Board is the name under which workers find the windows, see admission.PublisherOptions.
@@ -141,6 +145,11 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	}
 	if err := snapshot.CheckPool(p, selected, o.Pool); err != nil {
 		return nil, err
+	}
+	if o.Kept != nil {
+		if o.kept, err = o.Kept(p, selected); err != nil {
+			return nil, err
+		}
 	}
 	l := &Launch{Playbook: p, Snapshot: newSnapshot(p, o), Asks: asks(p, o), WithoutFacts: without}
 	if l.Snapshot.Secrets, err = references(p, o); err != nil {
@@ -308,7 +317,7 @@ func disrupts(p *playbooks.Playbook, o Options) bool {
 	if keys := p.Strategy.PerGroup; len(keys) > 1 && keys[haGroup] == 1 {
 		return true // the HA group's lock says the same, and frees per_group for the other key
 	}
-	return !o.Check && slices.ContainsFunc(p.Calls(), func(s playbooks.Step) bool { return s.Disrupts(o.disruptive) })
+	return !o.Check && slices.ContainsFunc(p.Calls(), func(s playbooks.Step) bool { return s.Disrupts(playbooks.Disruptive(o.Types)) })
 }
 
 const haGroup = "ha_group"

@@ -372,8 +372,8 @@ steps:
 	if want := "a true  |r true g rescue|z true g always|debug false g always|b false  |c true  |y true h always|"; got != want {
 		t.Errorf("plan %s, want %s", got, want)
 	}
-	e := &stager{launch: l, times: stepTimes(l, nil), to: len(l.Playbook.Calls()), work: map[string]*forecast.Work{}}
-	if n := len(e.of(l.Hosts[0]).Stages[0].Steps); n != 4 {
+	e := &stager{launch: l, times: stepTimes(l, nil), to: len(l.Playbook.Calls()), work: map[workOf]*forecast.Work{}}
+	if n := len(e.of(l.Hosts[0], workOf{}).Stages[0].Steps); n != 4 {
 		t.Errorf("%d steps in the forecast, want a, z, c and y", n)
 	}
 }

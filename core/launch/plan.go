@@ -98,17 +98,8 @@ func (l *Launch) Plan() Plan {
 		Pause: pauseText(l.Playbook.Strategy.PauseBetween), NextWaveAt: l.Playbook.Strategy.NextWaveAt.String(),
 		WithoutFacts: l.WithoutFacts,
 	}
-	selected := l.Playbook.Selected(l.Snapshot.Selects)
-	for i, s := range l.Playbook.Calls() {
-		one := PlanStep{Name: s.Name, Uses: s.Uses, Selected: selected[i], Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), Notify: s.Notify, Flush: s.Flush, After: s.After, Once: s.Once}
-		one.On = slices.Sorted(maps.Keys(l.Delegates[i]))
-		one.Group, one.Part = l.Playbook.Aside(i)
-		if i < len(l.Playbook.Steps) {
-			p.Steps = append(p.Steps, one)
-		} else {
-			p.Handlers = append(p.Handlers, one)
-		}
-	}
+	steps := l.planSteps()
+	p.Steps, p.Handlers = steps[:len(l.Playbook.Steps)], steps[len(l.Playbook.Steps):]
 	from := 0
 	for k, limit := range l.Limits {
 		wave := PlanWave{Wave: k + 1, Count: limit - from}
@@ -128,6 +119,18 @@ func (l *Launch) Plan() Plan {
 	}
 	l.planWindows(&p)
 	return p
+}
+
+// planSteps are the steps as Playbook.Calls has them.
+func (l *Launch) planSteps() (steps []PlanStep) {
+	selected := l.Playbook.Selected(l.Snapshot.Selects)
+	for i, s := range l.Playbook.Calls() {
+		one := PlanStep{Name: s.Name, Uses: s.Uses, Selected: selected[i], Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), Notify: s.Notify, Flush: s.Flush, After: s.After, Once: s.Once}
+		one.On = slices.Sorted(maps.Keys(l.Delegates[i]))
+		one.Group, one.Part = l.Playbook.Aside(i)
+		steps = append(steps, one)
+	}
+	return steps
 }
 
 func (h *PlanHost) startAt(s Start) {

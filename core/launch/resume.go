@@ -205,6 +205,9 @@ func redacted(v any) bool {
 	return err == nil && strings.Contains(string(data), redact.Mark)
 }
 
+// calls reports whether a job calls step i, if an earlier run called the first kept steps.
+func (l *Launch) calls(i, kept int) bool { return i >= kept || l.Playbook.Steps[i].Redo }
+
 // SetResume makes jobs continue at a later step, by host. Call it before the run is accepted.
 // run is the earlier run.
 func (l *Launch) SetResume(run string, by map[string]snapshot.Resume) error {

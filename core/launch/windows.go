@@ -27,6 +27,7 @@ type Start struct {
 	Reason string         // why it has to wait until At
 	By     windows.Cause  // what decides
 	Zone   *time.Location // of the set
+	atOnce bool           // the job begins with a step that waits for no window
 }
 
 // NoWindow is a host that no window fits.
@@ -98,11 +99,11 @@ func (l *Launch) place(hosts, all []core.Host, o Options) error {
 	}
 	steps, err := l.fix(hosts, o)
 	if err != nil || !steps.Any() {
-		l.Inert = !admission.NewSteps(p, admission.Options{Disruptive: o.disruptive}).Any()
+		l.Inert = !admission.NewSteps(p, admission.Options{Disruptive: playbooks.Disruptive(o.Types)}).Any()
 		l.Snapshot.Windows = nil
 		return cmp.Or(err, l.order(hosts, all, o))
 	}
-	if err := l.delegateWindows(steps, o); err != nil {
+	if err := l.delegateWindows(hosts, steps, o); err != nil {
 		return err
 	}
 	starts, noWindow, err := l.starts(hosts, steps, o)
@@ -131,12 +132,12 @@ func (l *Launch) place(hosts, all []core.Host, o Options) error {
 		})
 		from = limit
 	}
-	if !steps.AtOnce() {
-		l.Snapshot.Windows.Ready = l.Limits[0]
-	}
 	l.Starts = make([]Start, len(l.Hosts))
 	for i, h := range l.Hosts {
 		l.Starts[i] = starts[h.Name]
+	}
+	if !slices.ContainsFunc(l.Starts, func(s Start) bool { return s.atOnce }) {
+		l.Snapshot.Windows.Ready = l.Limits[0]
 	}
 	return nil
 }
@@ -153,15 +154,6 @@ func (l *Launch) order(hosts, all []core.Host, o Options) (err error) {
 	}
 	l.Hosts = l.After.Arrange(l.Hosts)
 	return nil
-}
-
-// disruptive reports whether a job type is. One that is not known is.
-func (o Options) disruptive(uses string) bool {
-	if o.Types == nil {
-		return true
-	}
-	t, known := o.Types(uses)
-	return !known || t.Disruptive
 }
 
 // fix writes down what approvals are bound to and what was learned, and returns what waits for a
@@ -181,7 +173,7 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
 			}
 		}
 	}
-	steps := l.Snapshot.Steps(p, o.disruptive)
+	steps := l.Snapshot.Steps(p, playbooks.Disruptive(o.Types))
 	if err := steps.Check(p); err != nil {
 		return nil, err
 	}
@@ -195,6 +187,8 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
 
 // starter asks when hosts may begin. Hosts with the same question ask once.
 type starter struct {
+	launch   *Launch
+	kept     map[string]int
 	gating   *snapshot.Admission
 	steps    *admission.Steps
 	calendar *admission.Calendar
@@ -246,7 +240,7 @@ func (s *starter) plan(q admission.Question, a admission.Answer) {
 
 // starts finds each host's start, and the hosts that have none.
 func (l *Launch) starts(hosts []core.Host, steps *admission.Steps, o Options) (map[string]Start, []NoWindow, error) {
-	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[admission.Question]admission.Answer{}, map[admission.Question]time.Time{}, map[admission.Question]time.Time{}}
+	s := &starter{l, o.kept, l.Snapshot.Windows, steps, o.Windows, o.Now, map[admission.Question]admission.Answer{}, map[admission.Question]time.Time{}, map[admission.Question]time.Time{}}
 	o.Windows.Warm(o.Now, slices.Collect(maps.Keys(s.gating.Targets))...)
 	starts := make(map[string]Start, len(hosts))
 	var noWindow []NoWindow
@@ -264,12 +258,22 @@ func (l *Launch) starts(hosts []core.Host, steps *admission.Steps, o Options) (m
 	return starts, noWindow, nil
 }
 
+// first is the first step at or after i that waits for a window, of those that a job calls of which
+// so many are kept.
+func (s *starter) first(i, kept int) int {
+	for i = s.steps.First(i); i < kept && !s.launch.calls(i, kept); {
+		i = s.steps.First(i + 1)
+	}
+	return i
+}
+
 // start is when a host may begin its first step with a window, or why a step of its will never
 // begin.
 func (s *starter) start(h core.Host) (start Start, noWindow string, err error) {
-	first := s.steps.First(0)
+	kept := s.kept[h.Name]
+	first := s.first(0, kept)
 	var seen []string
-	for i := first; i < s.steps.Len(); i = s.steps.First(i + 1) {
+	for i := first; i < s.steps.Len(); i = s.first(i+1, kept) {
 		q, windowed := s.gating.Question(s.steps, i, h, 0)
 		if !windowed || slices.Contains(seen, q.Set) {
 			continue
@@ -297,7 +301,7 @@ func (s *starter) start(h core.Host) (start Start, noWindow string, err error) {
 			start = one
 		}
 	}
-	if s.steps.AtOnce() {
+	if start.atOnce = s.steps.AtOnce(func(i int) bool { return s.launch.calls(i, kept) }); start.atOnce {
 		start.At, start.Due, start.Last, start.Reason = time.Time{}, time.Time{}, time.Time{}, ""
 	}
 	return start, "", nil

@@ -106,6 +106,38 @@ func TestEachHostHasItsOwnStart(t *testing.T) {
 	}
 }
 
+// A retry plans the windows of the steps that it calls, with the time that they need.
+func TestKeptStepsWaitForNoWindow(t *testing.T) {
+	const body = "steps:\n" +
+		"  - {name: a, uses: firmware.set, window: service, needs: 1h, with: {x: 1}}\n" +
+		"  - {name: b, uses: firmware.set, window: sun, needs: 2h, with: {x: 1}}\n" +
+		"  - {name: c, uses: command, with: {run: x}}\n"
+	sun := time.Date(2026, 11, 22, 21, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		body     string
+		kept     map[string]int
+		order    string
+		segments []queue.Segment
+		ready    int
+	}{
+		"nothing is kept":        {body, nil, "now sat", []queue.Segment{{Count: 1}, {Due: time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC), Count: 1}}, 2},
+		"one step of one":        {body, map[string]int{"h0001": 1}, "now sun", []queue.Segment{{Count: 1}, {Due: sun, Count: 1}}, 2},
+		"one step of both":       {body, map[string]int{"h0000": 1, "h0001": 1}, "sun sun", []queue.Segment{{Due: sun, Count: 2}}, 2},
+		"all with a window":      {body, map[string]int{"h0000": 2, "h0001": 2}, "", nil, 0},
+		"one is called with it":  {strings.Replace(body, "name: a, ", "name: a, redo: always, ", 1), map[string]int{"h0000": 2, "h0001": 2}, "now sat", []queue.Segment{{Count: 1}, {Due: time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC), Count: 1}}, 2},
+		"a window that is never": {strings.Replace(body, "window: service", "window: short", 1), map[string]int{"h0000": 1, "h0001": 1}, "sun sun", []queue.Segment{{Due: sun, Count: 2}}, 2},
+	} {
+		l, err := windowed(t, c.body, inSets("now", "sat"), Options{Kept: func(*playbooks.Playbook, []core.Host) (map[string]int, error) { return c.kept, nil }})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := order(l); got != c.order || !reflect.DeepEqual(l.Run.Segments, c.segments) || l.Snapshot.Windows.Ready != c.ready {
+			t.Errorf("%s: %s, %v, %d ready\nexpected %s, %v, %d", name, got, l.Run.Segments, l.Snapshot.Windows.Ready, c.order, c.segments, c.ready)
+		}
+	}
+}
+
 // A freeze may be lifted: its hosts are given out when they could start without it, to wait where
 // they can be signalled. A closure by rules is not lifted, and its hosts wait as a segment.
 func TestFrozenHostsAreGivenOutEarly(t *testing.T) {

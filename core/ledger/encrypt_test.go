@@ -128,8 +128,6 @@ func (v *vault) reads(l *ledger.Ledger, id string) {
 	m, err := l.Material(ctx, id)
 	same("snapshot", string(m.Snapshot), "snapshot of "+word, err)
 	same("queue", string(m.Queue), strings.Repeat("queue of "+word, 100), err)
-	s, err := l.Snapshot(ctx, all, id)
-	same("snapshot alone", string(s), "snapshot of "+word, err)
 	job := func(i int) core.JobID { return core.JobID{Run: id, Index: i} }
 	d, err := l.Detail(ctx, all, job(0))
 	same("detail", string(d), "detail of "+word, err)
@@ -235,7 +233,7 @@ func testEncrypted(t *testing.T, b *backend) {
 	if found, err := blind.Check(t.Context(), false); err != nil || len(found) != 0 {
 		t.Errorf("without decrypting it: %+v, %v", found, err)
 	}
-	if _, err := blind.Snapshot(t.Context(), ledger.AllTenants(), "r1"); !errors.Is(err, keyring.ErrNoKey) {
+	if _, err := blind.Material(t.Context(), "r1"); !errors.Is(err, keyring.ErrNoKey) {
 		t.Errorf("and its snapshot: %v", err)
 	}
 	_ = blind.Close()
@@ -259,7 +257,6 @@ func testEncrypted(t *testing.T, b *backend) {
 	fresh := v.open(ringAt(t, path, keyring.Options{})) // nothing is cached
 	id := core.JobID{Run: "r1", Index: 0}
 	for what, read := range map[string]func() error{
-		"snapshot": func() error { _, err := fresh.Snapshot(ctx, all, "r1"); return err },
 		"material": func() error { _, err := fresh.Material(ctx, "r1"); return err },
 		"detail":   func() error { _, err := fresh.Detail(ctx, all, id); return err },
 		"document": func() error { _, err := fresh.Document(ctx, all, "definitions", "", "r1"); return err },
@@ -295,8 +292,8 @@ func testEncrypted(t *testing.T, b *backend) {
 	if err := l.Raw(ctx, `UPDATE materials SET snapshot = $1`, append([]byte{0}, "forged"...)); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := fresh.Snapshot(ctx, all, "r1"); !errors.Is(err, keyring.ErrPlain) {
-		t.Errorf("a snapshot in plain text is read as %q, %v", s, err)
+	if m, err := fresh.Material(ctx, "r1"); !errors.Is(err, keyring.ErrPlain) {
+		t.Errorf("a snapshot in plain text is read as %q, %v", m.Snapshot, err)
 	}
 }
 
@@ -340,7 +337,7 @@ func testReencrypted(t *testing.T, b *backend) {
 	if err := strict.RefusePlain(ctx); err != nil {
 		t.Errorf("a ledger that another process marked since it was checked: %v", err)
 	}
-	if _, err := strict.Snapshot(ctx, ledger.AllTenants(), "r1"); !errors.Is(err, keyring.ErrPlain) {
+	if _, err := strict.Material(ctx, "r1"); !errors.Is(err, keyring.ErrPlain) {
 		t.Errorf("a process that accepts no plain bytes reads them: %v", err)
 	}
 	if done, err := strict.Reencrypt(ctx, nil); err != nil || done.Values != 0 || used(t, strict)[""] == 0 {

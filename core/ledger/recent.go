@@ -20,12 +20,14 @@ type RecentDetail struct {
 	Detail []byte
 }
 
-// RecentDetails returns the details of hosts that succeeded in the newest runs of a playbook, for
-// forecasts: at most 25 hosts of each of 20 runs, and no detail of more than 64 KiB.
+// RecentDetails returns the details of hosts that succeeded in the newest runs of a playbook that
+// were no dry runs, for forecasts: at most 25 hosts of each of 20 runs, and no detail of more than
+// 64 KiB.
 func (l *Ledger) RecentDetails(ctx context.Context, s Scope, playbook string) ([]RecentDetail, error) {
 	q := &query{d: l.db.dialect}
 	q.where("playbook = ?", clean(playbook, maxText))
 	q.where("changed + unchanged > 0")
+	q.where("check_mode = 0")
 	s.filter(q, "tenant")
 	newest := q.text(`SELECT seq, id FROM runs`, "created DESC, seq DESC", Page{Limit: recentRuns - 1}) // a page reads one more
 	rows, err := l.db.rows(ctx, `SELECT r.id, a.idx, a.attempt, a.detail FROM (`+newest+`) r JOIN attempts a ON a.run = r.seq AND a.idx < `+strconv.Itoa(recentHosts)+`

@@ -34,6 +34,10 @@ func testRecentDetails(t *testing.T, b *backend) {
 		record(t, l, n.ID, all...)
 	}
 	accept(t, l, newRun("later", "acme", 1)) // without a result
+	dry := newRun("dry", "acme", 1)
+	dry.Check = true
+	accept(t, l, dry)
+	record(t, l, "dry", ledger.Outcome{Outcome: core.Changed, Attempt: 1, Detail: []byte("dry")})
 	playbook := newRun("x", "acme", 1).Playbook
 	got, err := l.RecentDetails(t.Context(), ledger.Tenants("acme"), playbook)
 	if err != nil {
@@ -45,7 +49,7 @@ func testRecentDetails(t *testing.T, b *backend) {
 			t.Errorf("job %s, %.20q", d.JobID, d.Detail)
 		}
 	}
-	if len(runs) != 20 || runs["r21"] != 23 || runs["r01"] != 0 {
+	if len(runs) != 20 || runs["r21"] != 23 || runs["dry"] != 0 || runs["r01"] != 0 {
 		t.Errorf("runs %v", runs)
 	}
 	for _, s := range []ledger.Scope{ledger.Tenants("globex"), ledger.Tenants()} {

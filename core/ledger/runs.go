@@ -252,21 +252,6 @@ func (l *Ledger) Materials(ctx context.Context, ids ...string) (map[string]Mater
 	return all, translate("read what runs are made of", err)
 }
 
-// Snapshot reads the snapshot of a run in scope.
-func (l *Ledger) Snapshot(ctx context.Context, s Scope, id string) ([]byte, error) {
-	var tenant string
-	var snapshot []byte
-	id = clean(id, maxText)
-	err := l.db.row(ctx, `SELECT r.tenant, m.snapshot FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id = $1`, id).Scan(&tenant, &snapshot)
-	if none(err) || err == nil && !s.Allows(tenant) {
-		return nil, noRun(id)
-	}
-	if err == nil {
-		snapshot, err = l.open(snapshot, snapshotOf, id)
-	}
-	return snapshot, translate("read the snapshot of run "+id, err)
-}
-
 // Content counts how often what the run is was replaced, see Amend.
 func (r *Run) Content() int64 { return r.content }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -205,11 +204,6 @@ func testMaterial(t *testing.T, b *backend) {
 	if err != nil || !reflect.DeepEqual(m, ledger.Material{Snapshot: n.Snapshot, Queue: n.Queue, Jobs: n.Jobs}) {
 		t.Errorf("%v, %d jobs, %d and %d bytes", err, len(m.Jobs), len(m.Snapshot), len(m.Queue))
 	}
-	if s, err := l.Snapshot(t.Context(), ledger.Tenants("a"), "r1"); err != nil || !slices.Equal(s, n.Snapshot) {
-		t.Errorf("snapshot of %d bytes, %v", len(s), err)
-	}
-	_, err = l.Snapshot(t.Context(), ledger.Tenants("b"), "r1")
-	wantErr(t, err, core.ErrNotFound, "snapshot out of scope")
 	_, err = l.Material(t.Context(), "r2")
 	wantErr(t, err, core.ErrNotFound, "material of no run")
 }
@@ -338,7 +332,6 @@ func testScope(t *testing.T, b *backend) {
 		own  bool // customer a may, for job 0 ran on its host
 	}{
 		{"Run", func(s ledger.Scope) error { _, err := l.Run(ctx, s, "r1"); return err }, false},
-		{"Snapshot", func(s ledger.Scope) error { _, err := l.Snapshot(ctx, s, "r1"); return err }, false},
 		{"Jobs", func(s ledger.Scope) error {
 			_, _, err := l.Jobs(ctx, s, "r1", ledger.JobFilter{}, ledger.Page{})
 			return err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/playbooks"
 )
 
 // calendarRoute registers what may happen when.
@@ -58,7 +60,7 @@ func (s *Server) getCalendar(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	w := &lanes{Server: s, by: by, set: set, cal: cal, tenant: in.Tenant, places: map[string]map[forecast.LaneKey]int{}}
+	w := &lanes{Server: s, by: by, set: set, cal: cal, tenant: in.Tenant, places: map[string]*place{}}
 	input := forecast.CalendarInput{At: now, From: in.From, To: in.To, Windows: cal.Definitions(), Hosts: w.hosts(sets)}
 	if err = w.schedules(ctx, &input); err != nil {
 		return nil, err
@@ -81,9 +83,28 @@ type lanes struct {
 	set    *definitions.Set
 	cal    *admission.Calendar
 	tenant string // of the lanes; "" is all
-	places map[string]map[forecast.LaneKey]int
+	places map[string]*place
 	next   []catalog.Schedule // that launch something
 	hosted int                // hosts of runs and launches that have a forecast
+}
+
+// place is where the hosts of a playbook are. Its schedules and runs share what is in it: there may
+// be thousands of them and of lanes.
+type place struct {
+	lanes []forecast.LaneKey
+	parts map[int]map[forecast.LaneKey]forecast.LanePart // of runs without a forecast, by their hosts
+}
+
+// of returns what a run without a forecast does in each lane.
+func (p *place) of(hosts int) map[forecast.LaneKey]forecast.LanePart {
+	if p.parts[hosts] == nil {
+		all := make(map[forecast.LaneKey]forecast.LanePart, len(p.lanes))
+		for _, key := range p.lanes {
+			all[key] = forecast.LanePart{Hosts: hosts}
+		}
+		p.parts[hosts] = all
+	}
+	return p.parts[hosts]
 }
 
 // shows reports whether things of a customer are in the calendar.
@@ -135,18 +156,15 @@ func (l *lanes) named() map[string]map[string]bool {
 	return out
 }
 
-// of counts the hosts that a playbook selects by their lanes, of each host those whose windows its
+// of returns the lanes of the hosts that a playbook selects, of each host those whose windows its
 // steps wait for.
-func (l *lanes) of(playbook, tenant string) map[forecast.LaneKey]int {
+func (l *lanes) of(playbook, tenant string) *place {
 	if known := l.places[playbook]; known != nil {
 		return known
 	}
-	count := map[forecast.LaneKey]int{}
+	seen := map[forecast.LaneKey]bool{}
 	if p, ok := l.set.Playbook(playbook); ok {
-		steps := admission.NewSteps(p, admission.Options{Disruptive: func(uses string) bool {
-			t, known := l.typeOf(uses)
-			return !known || t.Disruptive
-		}})
+		steps := admission.NewSteps(p, admission.Options{Disruptive: playbooks.Disruptive(l.typeOf)})
 		for _, name := range l.set.Selected(playbook) {
 			h, ok := l.set.Inventory.Host(name)
 			if !ok || !l.shows(h.Customer) {
@@ -154,18 +172,18 @@ func (l *lanes) of(playbook, tenant string) map[forecast.LaneKey]int {
 			}
 			used := steps.Hosts([]core.Host{h})
 			for name := range used {
-				count[forecast.LaneKey{Tenant: h.Customer, Set: name}]++
+				seen[forecast.LaneKey{Tenant: h.Customer, Set: name}] = true
 			}
 			if len(used) == 0 {
-				count[forecast.LaneKey{Tenant: h.Customer}]++
+				seen[forecast.LaneKey{Tenant: h.Customer}] = true
 			}
 		}
 	}
-	if len(count) == 0 && l.shows(tenant) {
-		count[forecast.LaneKey{Tenant: tenant}] = 0
+	if len(seen) == 0 && l.shows(tenant) {
+		seen[forecast.LaneKey{Tenant: tenant}] = true
 	}
-	l.places[playbook] = count
-	return count
+	l.places[playbook] = &place{lanes: slices.Collect(maps.Keys(seen)), parts: map[int]map[forecast.LaneKey]forecast.LanePart{}}
+	return l.places[playbook]
 }
 
 func (l *lanes) schedules(ctx context.Context, in *forecast.CalendarInput) error {
@@ -179,10 +197,8 @@ func (l *lanes) schedules(ctx context.Context, in *forecast.CalendarInput) error
 			if one.Next.IsZero() { // paused, or over
 				continue
 			}
-			fires := forecast.CalendarSchedule{Name: one.Definition.ID.String(), Playbook: one.Launches.Playbook, Next: one.Definition.Next}
-			for key := range l.of(one.Launches.Playbook, one.Definition.ID.Tenant) {
-				fires.Lanes = append(fires.Lanes, key)
-			}
+			hosts := l.of(one.Launches.Playbook, one.Definition.ID.Tenant)
+			fires := forecast.CalendarSchedule{Name: one.Definition.ID.String(), Playbook: one.Launches.Playbook, Next: one.Definition.Next, Lanes: hosts.lanes}
 			in.Schedules, l.next = append(in.Schedules, fires), append(l.next, *one)
 		}
 		if cursor, read = next, read+len(some); next == "" {
@@ -212,10 +228,7 @@ func (l *lanes) runs(ctx context.Context, in *forecast.CalendarInput) error {
 				}
 			}
 			if run.Parts == nil {
-				run.Parts = map[forecast.LaneKey]forecast.LanePart{}
-				for key := range l.of(run.Playbook, run.Tenant) {
-					run.Parts[key] = forecast.LanePart{Hosts: run.Total}
-				}
+				run.Parts = l.of(run.Playbook, run.Tenant).of(run.Total)
 			}
 			in.Runs = append(in.Runs, run)
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/forecast"
+	"github.com/turnus/turnus/core/ledger"
 )
 
 // The calendar has the lanes of the caller's hosts, and what the caller's schedules and runs do
@@ -63,6 +66,23 @@ func TestCalendar(t *testing.T) {
 		if a := b.ask(b.token("acme", Viewer), "GET", "/v1/calendar"+query, nil); a.status != http.StatusUnprocessableEntity && a.status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", query, a.status, a.body)
 		}
+	}
+}
+
+// Runs of a playbook without a forecast share what they do in each lane.
+func TestRunsShareTheirLanes(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	set, err := b.server.set()
+	must(t, err)
+	l := &lanes{Server: b.server, by: caller{scope: ledger.AllTenants()}, set: set, places: map[string]*place{}}
+	parts := func(hosts int) map[forecast.LaneKey]forecast.LanePart { return l.of("everywhere", "").of(hosts) }
+	first := parts(6)
+	if len(first) != 2 || first[forecast.LaneKey{Tenant: "acme"}].Hosts != 6 {
+		t.Errorf("%+v", first)
+	}
+	if reflect.ValueOf(parts(6)).Pointer() != reflect.ValueOf(first).Pointer() || reflect.ValueOf(parts(5)).Pointer() == reflect.ValueOf(first).Pointer() {
+		t.Error("runs over the same hosts have lanes of their own, or others have theirs")
 	}
 }
 

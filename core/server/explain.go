@@ -8,6 +8,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/rollout"
 )
 
 func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[api.Explanation], error) {
@@ -125,12 +126,7 @@ func (h held) blocks() (all []api.Block) {
 		add(core.RunPaused, "its run is paused: turnus runs resume %s", h.run.ID)
 	}
 	if h.index >= h.status.Limit {
-		wave := 1
-		for k, limit := range h.plan.limits {
-			if h.index >= limit {
-				wave = k + 2
-			}
-		}
+		wave := rollout.Wave(h.plan.limits, h.index) + 1
 		if waits := h.run.Waits; waits != nil && waits.Wave == wave {
 			add(core.AwaitsApproval, "wave %d of %d waits for an approval: turnus runs approve %s --wave %d", wave, h.plan.waves, h.run.ID, wave)
 		} else {

@@ -58,6 +58,11 @@ type estimates struct {
 func (e *estimates) of(run *ledger.Run, estimateRun func(*estimate) error) (*estimate, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.locked(run, estimateRun)
+}
+
+// locked is of, of a caller that has mu.
+func (e *estimates) locked(run *ledger.Run, estimateRun func(*estimate) error) (*estimate, error) {
 	if made := e.kept[run.ID]; made != nil && made.version == run.Version {
 		age := time.Since(made.at)
 		if age < made.took*keepTimes || made.recorded == run.Recorded && age < estimateAge {
@@ -92,26 +97,29 @@ func (s *Server) endsOf(ctx context.Context, runs []ledger.Run, shown []api.Run)
 			continue
 		}
 		left--
-		e := s.estimates.known(&runs[i])
-		if e == nil && runs[i].Total <= listedHosts && time.Since(begun) < listedTime {
-			e, _ = s.estimate(ctx, &runs[i]) // a list without an estimate is one nevertheless
-		}
+		quick := runs[i].Total <= listedHosts && time.Since(begun) < listedTime
+		e := s.estimates.listed(&runs[i], quick, func(e *estimate) error { return s.fill(ctx, &runs[i], e, true) })
 		if e != nil {
 			shown[i].FinishP50, shown[i].FinishP90 = e.FinishP50, e.FinishP90
 		}
 	}
 }
 
-// known returns an estimate that is kept, unless another one is being made.
-func (e *estimates) known(run *ledger.Run) *estimate {
+// listed returns an estimate that is kept, or makes one where that is quick. It returns nil if that
+// fails, and while another one is made: a list does not wait.
+func (e *estimates) listed(run *ledger.Run, quick bool, estimateRun func(*estimate) error) *estimate {
 	if !e.mu.TryLock() {
 		return nil
 	}
 	defer e.mu.Unlock()
 	made := e.kept[run.ID]
-	if made == nil || made.version != run.Version || time.Since(made.at) > max(estimateAge, made.took*keepTimes) {
+	if made != nil && made.version == run.Version && time.Since(made.at) <= max(estimateAge, made.took*keepTimes) {
+		return made
+	}
+	if !quick {
 		return nil
 	}
+	made, _ = e.locked(run, estimateRun)
 	return made
 }
 
@@ -129,7 +137,7 @@ func (s *Server) fill(ctx context.Context, run *ledger.Run, e *estimate, open bo
 	if err != nil {
 		return err
 	}
-	ended := make([]bool, len(e.launch.Hosts))
+	ended := make([]core.Outcome, len(e.launch.Hosts))
 	e.hosts = len(ended)
 	if open {
 		list, err := s.cfg.Ledger.Ended(ctx, run.ID)
@@ -138,14 +146,14 @@ func (s *Server) fill(ctx context.Context, run *ledger.Run, e *estimate, open bo
 		}
 		for _, some := range list {
 			for i := some.Index; i < min(some.Index+some.Count, len(ended)); i++ {
-				ended[i] = true
+				ended[i] = some.Outcome
 				e.hosts--
 			}
 		}
 	}
 	cal, _ := s.cfg.Catalog.Windows()
 	o := launch.Outlook{
-		At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Ended: func(i int) bool { return ended[i] },
+		At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Ended: func(i int) core.Outcome { return ended[i] },
 		Samples: min(max(sampleHosts/max(e.hosts, 1), 1), forecast.DefaultSamples),
 	}
 	o.Concurrency, e.shared, e.nobody = s.share(ctx)

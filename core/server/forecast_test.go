@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -195,6 +196,39 @@ func TestTheForecastOfAReplacedRunIsMadeAgain(t *testing.T) {
 		t.Fatalf("%+v", run)
 	}
 	want[any](t, b.ask(operator, "GET", path+"/jobs/1/explain", nil), http.StatusOK)
+}
+
+// A list of runs does not wait for an estimate that is made meanwhile.
+func TestAListOfRunsDoesNotWaitForAnEstimate(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.work()
+	run := b.launch("acme", api.NewRun{})
+	viewer := b.token("acme", Viewer)
+	list := func() []api.Run {
+		return want[struct{ Items []api.Run }](t, b.ask(viewer, "GET", "/v1/runs?live=true", nil), http.StatusOK).Items
+	}
+	until(t, "the run is active", func() bool { all := list(); return len(all) == 1 && all[0].Phase == api.Active })
+	other := ledger.Run{ID: "large"}
+	_, err := b.server.estimates.of(&other, func(*estimate) error {
+		listed := make(chan []api.Run, 1)
+		go func() { listed <- list() }()
+		select {
+		case all := <-listed:
+			if len(all) != 1 || all[0].ID != run.ID || !all[0].FinishP50.IsZero() {
+				t.Errorf("while an estimate is made: %+v", all)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the list waits for the estimate")
+		}
+		return core.ErrUnavailable
+	})
+	if !errors.Is(err, core.ErrUnavailable) {
+		t.Error(err)
+	}
+	if all := list(); all[0].FinishP50.IsZero() {
+		t.Errorf("control: %+v", all)
+	}
 }
 
 func TestTheForecastOfALaunchIsKept(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/launch"
 )
 
@@ -36,7 +37,7 @@ const (
 func (s *Server) planRun(ctx context.Context, by caller, in *struct{ Body api.NewRun }) (*body[api.Plan], error) {
 	n := in.Body
 	n.SkipNoWindow, n.Plan = true, ""
-	l, err := s.prepare(ctx, by, n, "", nil)
+	l, err := s.prepare(ctx, by, n, catalog.Launching{})
 	if none, ok := errors.AsType[*launch.NoWindowError](err); ok {
 		return &body[api.Plan]{planOfNone(none)}, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/snapshot"
+	"github.com/turnus/turnus/playbooks"
 )
 
 const (
@@ -32,49 +33,71 @@ func refuseFrom(asked api.Retry, isCommand bool) error {
 	return nil
 }
 
-// goOn makes the hosts of a retry continue at the step that failed. Those that cannot begin with
-// the first step, or refuse the retry.
-func (s *Server) goOn(ctx context.Context, by caller, run *ledger.Run, before *launch.Launch, jobs []ledger.JobHost, again retry, restart bool) error {
-	l := again.launch
+// resumption is where the hosts of a retry continue.
+type resumption struct {
+	resumes map[string]snapshot.Resume
+	cannot  []api.Restarted // these begin with the first step
+}
+
+// resumption reads where the hosts of a retry continue in today's playbook.
+func (s *Server) resumption(ctx context.Context, by caller, run *ledger.Run, before *launch.Launch, jobs []ledger.JobHost, now *playbooks.Playbook, hosts []core.Host) (resumption, error) {
 	index := make(map[string]int, len(jobs))
 	for i, j := range jobs {
 		index[j.Host] = i
 	}
-	same := bytes.Equal(before.Playbook.Work(), l.Playbook.Work())
-	boots, resumes := s.boots(by.scope), make(map[string]snapshot.Resume, len(l.Hosts))
-	var cannot []api.Restarted
-	for hosts := range slices.Chunk(l.Hosts, pastTogether) {
-		pasts, err := s.pastsOf(ctx, run, hosts, index, boots)
+	same := bytes.Equal(before.Playbook.Work(), now.Work())
+	boots, at := s.boots(by.scope), resumption{resumes: make(map[string]snapshot.Resume, len(hosts))}
+	for some := range slices.Chunk(hosts, pastTogether) {
+		pasts, err := s.pastsOf(ctx, run, some, index, boots)
 		if err != nil {
-			return err
+			return at, err
 		}
-		for i, h := range hosts {
+		for i, h := range some {
 			var resume snapshot.Resume
 			why := errors.New("the playbook has other steps or params since")
 			if same {
-				resume, why = launch.ResumeOf(l.Playbook, pasts[i], time.Now())
+				resume, why = launch.ResumeOf(now, pasts[i], time.Now())
 			}
 			if why != nil {
-				cannot = append(cannot, api.Restarted{Host: h.Name, Reason: why.Error()})
+				at.cannot = append(at.cannot, api.Restarted{Host: h.Name, Reason: why.Error()})
 				continue
 			}
-			resumes[h.Name] = resume
+			at.resumes[h.Name] = resume
 		}
 	}
-	if len(cannot) > 0 && !restart {
-		return cannotGoOn(run.ID, len(l.Hosts), cannot)
-	}
-	again.differs.Resumed, again.differs.Restarted = len(resumes), cannot[:min(len(cannot), maxRestarted)]
-	return l.SetResume(run.ID, resumes)
+	return at, nil
 }
 
-func cannotGoOn(run string, hosts int, cannot []api.Restarted) error {
+// kept is how many steps, from the first on, are not called again, by host.
+func (r *resumption) kept() map[string]int {
+	kept := make(map[string]int, len(r.resumes))
+	for host := range r.resumes {
+		kept[host] = len(r.resumes[host].Steps)
+	}
+	return kept
+}
+
+// apply makes the hosts of a retry continue where they can. run is the earlier run.
+func (r *resumption) apply(run string, again retry) error {
+	for _, h := range again.launch.Hosts {
+		if _, resumed := r.resumes[h.Name]; resumed {
+			again.differs.Resumed++
+		}
+	}
+	for _, n := range again.launch.NoWindow {
+		r.cannot = slices.DeleteFunc(r.cannot, func(c api.Restarted) bool { return c.Host == n.Host })
+	}
+	again.differs.Restarted = r.cannot[:min(len(r.cannot), maxRestarted)]
+	return again.launch.SetResume(run, r.resumes)
+}
+
+func cannotGoOn(hosts int, cannot []api.Restarted) error {
 	var shown []string
 	for _, c := range cannot[:min(len(cannot), 3)] {
 		shown = append(shown, c.Host+": "+c.Reason)
 	}
-	return fmt.Errorf("retry run %s: %d of %d hosts cannot continue at the failed step: %s: %w\nhint: --else restart begins with the first step on these hosts",
-		run, len(cannot), hosts, strings.Join(shown, "; "), core.ErrConflict)
+	return fmt.Errorf("%d of %d hosts cannot continue at the failed step: %s: %w\nhint: --else restart begins with the first step on these hosts",
+		len(cannot), hosts, strings.Join(shown, "; "), core.ErrConflict)
 }
 
 // pastsOf reads what is on record of hosts of an earlier run, in their order.

@@ -116,6 +116,30 @@ func TestRetryFromTheFailedStep(t *testing.T) {
 	}
 }
 
+// A retry from the failed step asks for no window of a step that it does not call. Control: one
+// from the first step does.
+func TestRetryFromTheFailedStepWaitsForItsOwnWindows(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	project := twoSteps()
+	replace(project, "name: first, ", "name: first, window: service, needs: 1m, ")
+	const sets = "windows/sets.yaml"
+	const night = `allow: [{id: night, rrule: FREQ=DAILY, from: "22:00", to: "+1d 04:00"}]` // of acme first
+	project[sets] = strings.Replace(project[sets], night, strings.Replace(night, "22:00", "05:00", 1), 1)
+	b.apply(project)
+	run := want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", SkipNoWindow: true}), http.StatusCreated)
+	b.failSecond(run, func(*core.Result) {})
+	project[sets] = strings.Replace(project[sets], strings.Replace(night, "22:00", "05:00", 1), "allow: []", 1)
+	b.apply(project)
+	if a := b.ask(b.token("acme", Operator), "POST", "/v1/runs/"+run.ID+"/retry", api.Retry{}); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, "no window fits 2 of 2 hosts") {
+		t.Errorf("from the first step: %d %s", a.status, a.body)
+	}
+	again := want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs/"+run.ID+"/retry", api.Retry{From: api.FromFailedStep}), http.StatusCreated)
+	if again.Total != 2 || again.Retried.Resumed != 2 {
+		t.Errorf("%+v", again)
+	}
+}
+
 func replace(tree map[string]string, from, to string) {
 	tree["playbooks/acme.yaml"] = strings.Replace(tree["playbooks/acme.yaml"], from, to, 1)
 }

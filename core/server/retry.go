@@ -10,10 +10,12 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/telemetry"
+	"github.com/turnus/turnus/playbooks"
 )
 
 // retryRun launches today's playbook, with the vars and tags of the earlier run, on those of its
@@ -113,6 +115,7 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 			run.ID, len(names), strings.Join(names[:min(3, len(names))], ", "), core.ErrConflict)
 	}
 	var again retry
+	var at resumption
 	if isCommand {
 		again.exec = execOf(command)
 		again.exec.Retry = run.ID
@@ -120,7 +123,18 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	} else {
 		n := againOf(before)
 		n.SkipNoWindow = asked.SkipNoWindow
-		again.launch, err = s.prepare(ctx, by, n, "", still)
+		as := catalog.Launching{Only: still}
+		if asked.From != "" {
+			as.Kept = func(now *playbooks.Playbook, hosts []core.Host) (map[string]int, error) {
+				var err error
+				at, err = s.resumption(ctx, by, &run, before, material.Jobs, now, hosts)
+				if err == nil && len(at.cannot) > 0 && asked.Else != api.ElseRestart {
+					err = cannotGoOn(len(hosts), at.cannot)
+				}
+				return at.kept(), err
+			}
+		}
+		again.launch, err = s.prepare(ctx, by, n, as)
 	}
 	if isCommand && command.Needs == 0 && errors.Is(err, launch.ErrNeeds) {
 		return retry{}, fmt.Errorf("retry run %s: it ran outside of windows, or before its hosts had window sets, and a retry keeps to them: run the command again with turnus exec: %w", run.ID, core.ErrInvalid)
@@ -138,7 +152,7 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 		return retry{}, err
 	}
 	if asked.From != "" {
-		err = s.goOn(ctx, by, &run, before, material.Jobs, again, asked.Else == api.ElseRestart)
+		err = at.apply(run.ID, again)
 	}
 	return again, err
 }
@@ -183,18 +197,11 @@ func againOf(l *launch.Launch) api.NewRun {
 // hostsToRetry returns the hosts of a run that ended with one of the outcomes, or without success
 // where none is given, each with the tenant that it belonged to. No such host is core.ErrNotFound.
 func (s *Server) hostsToRetry(ctx context.Context, run string, jobs []ledger.JobHost, outcomes []core.Outcome) (map[string]string, error) {
-	ended, err := s.cfg.Ledger.Ended(ctx, run)
+	tenants, err := controller.HostsOf(ctx, s.cfg.Ledger, run, jobs, func(o core.Outcome) bool {
+		return len(outcomes) == 0 && !o.Good() || slices.Contains(outcomes, o)
+	})
 	if err != nil {
 		return nil, err
-	}
-	tenants := map[string]string{}
-	for _, e := range ended {
-		if len(outcomes) == 0 && e.Outcome.Good() || len(outcomes) > 0 && !slices.Contains(outcomes, e.Outcome) {
-			continue
-		}
-		for _, j := range jobs[min(e.Index, len(jobs)):min(e.Index+e.Count, len(jobs))] {
-			tenants[j.Host] = j.Tenant
-		}
 	}
 	if len(tenants) == 0 {
 		why := "every host that has an outcome succeeded"

@@ -45,7 +45,7 @@ func (s *Server) createRun(ctx context.Context, by caller, in *struct {
 
 // acceptance prepares a new run.
 func (s *Server) acceptance(ctx context.Context, by caller, n api.NewRun) (controller.Acceptance, error) {
-	l, err := s.prepare(ctx, by, n, "", nil)
+	l, err := s.prepare(ctx, by, n, catalog.Launching{})
 	if err != nil {
 		return controller.Acceptance{}, err
 	}
@@ -92,7 +92,7 @@ func (s *Server) replaceRun(ctx context.Context, by caller, in *struct {
 	}
 	ctx, span := telemetry.StartSpan(ctx, telemetry.SpanLaunch)
 	defer func() { telemetry.EndSpan(span, err) }()
-	l, err := s.prepare(ctx, by, in.Body, before.ID, nil)
+	l, err := s.prepare(ctx, by, in.Body, catalog.Launching{RunID: before.ID})
 	if err != nil {
 		return nil, err
 	}
@@ -123,15 +123,14 @@ func (s *Server) amend(ctx context.Context, by caller, before ledger.Run, a cont
 }
 
 // prepare makes a launch of a request, from the project as it is now, on hosts of the caller's
-// tenants that only allows; nil allows all. id is that of an existing run; "" makes one.
-func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string, only func(core.Host) bool) (*launch.Launch, error) {
+// tenants. Of as, RunID, Only and Kept count.
+func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, as catalog.Launching) (*launch.Launch, error) {
 	now, playbook, err := s.playbook(by, n.Playbook)
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.cfg.Catalog.Prepare(ctx, now, playbook, requestOf(n.Playbook, n.LaunchOptions), catalog.Launching{
-		RunID: id, By: by.name, Trace: telemetry.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow || n.SkipUnfit,
-	})
+	as.By, as.Trace, as.Scope, as.SkipNoWindow = by.name, telemetry.Traceparent(ctx), by.scope, n.SkipNoWindow || n.SkipUnfit
+	l, err := s.cfg.Catalog.Prepare(ctx, now, playbook, requestOf(n.Playbook, n.LaunchOptions), as)
 	if err == nil {
 		err = asPlanned(l, n.Plan)
 	}

@@ -31,16 +31,12 @@ func (s *Server) work(by caller, cal *admission.Calendar) (map[string][]wait, er
 // windowWork lists by window set which playbooks wait for it, on how many of the caller's hosts:
 // those of the caller's tenants, and those of the provider, whose work the caller's windows admit.
 func (s *Server) windowWork(by caller, defs *windows.Definitions, set *definitions.Set) map[string][]wait {
-	disruptive := func(uses string) bool {
-		t, known := s.typeOf(uses)
-		return !known || t.Disruptive
-	}
 	work := map[string][]wait{}
 	for _, p := range set.Playbooks {
 		if p.Tenant != "" && !by.scope.Allows(p.Tenant) {
 			continue
 		}
-		steps := admission.NewSteps(p, admission.Options{Disruptive: disruptive})
+		steps := admission.NewSteps(p, admission.Options{Disruptive: playbooks.Disruptive(s.typeOf)})
 		if !steps.Any() {
 			continue
 		}

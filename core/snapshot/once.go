@@ -66,7 +66,8 @@ func DecodeOnce(data []byte) (o Once, err error) {
 }
 
 // ForOthers returns the result as hosts take it over that did not call the step: what only the
-// caller's record shows is left out, and the outputs if no later step reads them.
+// caller's record shows is left out, and the outputs if no later step of p reads them. With a nil p
+// the outputs stay: a later retry may have a step that reads them.
 func (o Once) ForOthers(p *playbooks.Playbook, run string) core.StepResult {
 	r := *o.Result
 	if r.Kept == nil {
@@ -74,7 +75,7 @@ func (o Once) ForOthers(p *playbooks.Playbook, run string) core.StepResult {
 	}
 	r.Reason, r.ReasonCode = fmt.Sprintf("once: host %s called it in run %s", r.Kept.Host, r.Kept.Run), core.CalledOnce
 	r.Stderr, r.Diff, r.Window, r.Attempts, r.Took = "", "", nil, 0, 0
-	if !p.OutputsRead(0)(r.Name) {
+	if p != nil && !p.OutputsRead(0)(r.Name) {
 		r.Stdout, r.Outputs = "", nil
 	}
 	return r

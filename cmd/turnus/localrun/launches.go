@@ -234,13 +234,17 @@ func knownTags(flag string, tags []string, all []*playbooks.Playbook) error {
 }
 
 func onlyFailed(ctx context.Context, record *Record, last *ledger.Run, hosts []core.Host) ([]core.Host, error) {
-	retry, err := controller.FailedHosts(ctx, record.Ledger, ledger.AllTenants(), last)
+	m, err := record.Ledger.Material(ctx, last.ID)
+	if err != nil {
+		return nil, err
+	}
+	retry, err := controller.HostsOf(ctx, record.Ledger, last.ID, m.Jobs, func(o core.Outcome) bool { return !o.Good() })
 	if err != nil {
 		return nil, err
 	}
 	var chosen []core.Host
 	for _, h := range hosts {
-		if retry[h.Name] {
+		if _, failed := retry[h.Name]; failed {
 			chosen = append(chosen, h)
 		}
 	}

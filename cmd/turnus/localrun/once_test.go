@@ -316,6 +316,25 @@ func TestOnceIsNotCalledByARetry(t *testing.T) {
 	})
 }
 
+// A step that reads the result may come with the second retry.
+func TestOnceIsReadByASecondRetry(t *testing.T) {
+	inOnceLab(t, "retry", func(l *onceLab) {
+		unread := strings.Replace(onceBook, "${{ steps.migrate.outputs.token }} ${{ steps.migrate.changed }}", "/x", 1)
+		l.accept(l.launchOf(unread, "r1", 10, false))
+		l.complete("r1")
+		again := l.launchOf(unread, "r2", 10, false)
+		l.keep("r1", again)
+		l.accept(again)
+		l.complete("r2")
+		l.db.read = map[string]string{}
+		again = l.launch("r3", 10, false)
+		l.keep("r2", again)
+		l.accept(again)
+		l.complete("r3")
+		l.judge(10)
+	})
+}
+
 // A run that ends while a retry is prepared changes nothing: failed hosts and results are of one
 // run.
 func TestARetryIsOfOneRun(t *testing.T) {
@@ -323,6 +342,8 @@ func TestARetryIsOfOneRun(t *testing.T) {
 		ctx := context.Background()
 		l.accept(l.launch("r1", 10, false))
 		l.complete("r1")
+		l.accept(l.launch("dry", 10, true)) // is not repeated
+		l.complete("dry")
 		last, err := controller.LastRun(ctx, l.ledger, ledger.AllTenants(), l.launch("name", 1, false).Playbook.Name)
 		if err != nil || last.ID != "r1" {
 			l.Fatalf("the last run is %q, %v", last.ID, err)
@@ -334,7 +355,11 @@ func TestARetryIsOfOneRun(t *testing.T) {
 		if err := controller.KeepOnceOf(ctx, l.ledger, &last, again); err != nil {
 			l.Fatal(err)
 		}
-		failed, err := controller.FailedHosts(ctx, l.ledger, ledger.AllTenants(), &last)
+		m, err := l.ledger.Material(ctx, last.ID)
+		if err != nil {
+			l.Fatal(err)
+		}
+		failed, err := controller.HostsOf(ctx, l.ledger, last.ID, m.Jobs, func(o core.Outcome) bool { return !o.Good() })
 		if err != nil || len(failed) != 0 || len(again.Snapshot.Once) != 1 {
 			l.Errorf("failed hosts %v, results %v, %v; expected no host, and the result of r1", failed, again.Snapshot.Once, err)
 		}

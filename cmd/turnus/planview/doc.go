@@ -21,22 +21,22 @@ type planDoc struct {
 
 // forecastDoc is an estimate. Times are RFC 3339; what is not known is null or left out.
 type forecastDoc struct {
-	At          string          `json:"at"`
-	Workers     int             `json:"workers"`
-	Concurrency int             `json:"concurrency"` // of all workers
-	Samples     int             `json:"samples"`
-	FinishP50   *string         `json:"finish_p50"`
-	FinishP90   *string         `json:"finish_p90"`
-	Binding     *constraintDoc  `json:"binding"`
-	Lifted      []constraintDoc `json:"lifted"`         // every limit that was tried, the one that gains most first
-	Missed      float64         `json:"missed_windows"` // hosts that miss a window, in the mean
-	Unfinished  float64         `json:"unfinished"`     // hosts that find no window any more or need a new approval, in the mean
-	Steps       []stepDoc       `json:"steps"`
-	Hosts       []hostDoc       `json:"hosts"`
-	Customers   []customerDoc   `json:"customers"`
-	Never       []neverDoc      `json:"never"`
-	Approvals   []approvalDoc   `json:"approvals"`
-	Notes       []string        `json:"notes"`
+	At          string            `json:"at"`
+	Workers     int               `json:"workers"`
+	Concurrency int               `json:"concurrency"` // of all workers
+	Samples     int               `json:"samples"`
+	FinishP50   *string           `json:"finish_p50"`
+	FinishP90   *string           `json:"finish_p90"`
+	Binding     *constraintDoc    `json:"binding"`
+	Lifted      []constraintDoc   `json:"lifted"`         // every limit that was tried, the one that gains most first
+	Missed      float64           `json:"missed_windows"` // hosts that miss a window, in the mean
+	Unfinished  float64           `json:"unfinished"`     // hosts that find no window any more or need a new approval, in the mean
+	Steps       []stepDoc         `json:"steps"`
+	Hosts       []hostDoc         `json:"hosts"`
+	Customers   []customerDoc     `json:"customers"`
+	Never       []launch.NoWindow `json:"never"`
+	Approvals   []approvalDoc     `json:"approvals"`
+	Notes       []string          `json:"notes"`
 }
 
 type constraintDoc struct {
@@ -104,27 +104,11 @@ type customerDoc struct {
 	waits                     map[waitDoc]time.Duration
 }
 
-type neverDoc struct {
-	Host     string       `json:"host"`
-	Customer string       `json:"customer,omitempty"`
-	Set      string       `json:"window_set"`
-	Need     core.Seconds `json:"need_seconds"`
-	Reason   string       `json:"reason"`
-}
-
 // approvalDoc names the content that an approval of a set may be bound to.
 type approvalDoc struct {
 	Set     string `json:"window_set"`
 	Change  string `json:"change"`
 	Targets string `json:"targets"`
-}
-
-func neverDocs(list []launch.NoWindow) []neverDoc {
-	out := []neverDoc{}
-	for _, u := range list {
-		out = append(out, neverDoc{u.Host, u.Customer, u.Set, u.Need, u.Reason})
-	}
-	return out
 }
 
 // orNull is a time, or null where there is none.
@@ -145,7 +129,7 @@ func (d *View) doc() planDoc {
 	f := forecastDoc{
 		At: console.UTC(d.at), Workers: d.workers, Concurrency: d.concurrency, Samples: r.Samples, FinishP50: orNull(r.FinishP50), FinishP90: orNull(r.FinishP90),
 		Lifted: []constraintDoc{}, Missed: r.Missed, Unfinished: r.Unfinished, Steps: []stepDoc{}, Hosts: []hostDoc{},
-		Customers: d.customers(), Never: neverDocs(d.launch.NoWindow), Approvals: d.approvals(), Notes: append([]string{}, d.notes...),
+		Customers: d.customers(), Never: append([]launch.NoWindow{}, d.launch.NoWindow...), Approvals: d.approvals(), Notes: append([]string{}, d.notes...),
 	}
 	if !r.FinishP50.IsZero() {
 		binding := constraintOf(r.Binding)

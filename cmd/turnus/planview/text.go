@@ -341,7 +341,7 @@ func ShowNone(con *console.Console, e *launch.NoWindowError, o Options) error {
 			Plan: launch.Plan{Playbook: e.Playbook, Change: e.Change, NoWindow: e.Hosts, Steps: []launch.PlanStep{}, Waves: []launch.PlanWave{}},
 			Forecast: forecastDoc{
 				At: console.UTC(o.At), Workers: o.Workers, Concurrency: o.Workers * o.Concurrency, Lifted: []constraintDoc{}, Steps: []stepDoc{}, Hosts: []hostDoc{},
-				Customers: []customerDoc{}, Never: neverDocs(e.Hosts), Approvals: approvalsOf(e.Change, e.Targets), Notes: []string{},
+				Customers: []customerDoc{}, Never: append([]launch.NoWindow{}, e.Hosts...), Approvals: approvalsOf(e.Change, e.Targets), Notes: []string{},
 			},
 		})
 	case "svg":
