@@ -42,6 +42,7 @@ type world struct {
 	foreign  bool // another signer's key is in the zone
 	child    bool // a roll of a child is under way
 	insecure bool
+	bogus    bool // validators answer SERVFAIL
 	down     bool
 	deaf     string // rndc says this, exits with 0, and does nothing
 	seen     []string
@@ -258,6 +259,9 @@ func (w *world) answer(server, name, kind string) []string {
 		return []string{";; ->>HEADER<<- opcode: QUERY, status: NOERROR, id: 1", ";; flags: qr " + flags + "; QUERY: 1"}
 	}
 	list := head("aa")
+	if server == "192.0.2.53" && w.bogus && kind == "SOA" {
+		return []string{";; ->>HEADER<<- opcode: QUERY, status: SERVFAIL, id: 1", ";; flags: qr rd ra; QUERY: 1"}
+	}
 	if server == "192.0.2.53" {
 		list = head(map[bool]string{true: "rd ra", false: "rd ra ad"}[w.insecure])
 	}
@@ -302,7 +306,7 @@ func kit(t *testing.T, w *world) *plugintest.Kit {
 }
 
 var params = sdk.With{
-	"zone": "example.org", "key": "ksk", "validators": []string{"192.0.2.53"}, "servers": []string{"192.0.2.1"}, "safety_factor": factor,
+	"zone": "example.org", "key": "ksk", "validators": []string{"192.0.2.53"}, "servers": []string{"192.0.2.1"}, "safety_factor": factor, "poll": "10h",
 	"parent": sdk.With{"method": "nsupdate", "server": "192.0.2.2", "tsig": "/etc/bind/k", "ns": []string{"192.0.2.2", "192.0.2.3"}, "within": "72h"},
 }
 

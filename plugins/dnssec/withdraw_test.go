@@ -1,0 +1,67 @@
+package dnssec_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
+)
+
+// The zone becomes bogus hours after the old DS went: the next poll sees it, and brings the DS back.
+func TestBogusZoneIsSeenByTheNextPoll(t *testing.T) {
+	w := newWorld(t)
+	var since, back time.Time
+	gone := 0
+	got := follow(t, w, func(_ *plugintest.Result, s *plugintest.State) *plugintest.State {
+		old := w.dsOf(w.keys[0])
+		if !w.gone[old].IsZero() {
+			gone++
+		}
+		if _, there := w.ds[old]; there && !since.IsZero() && back.IsZero() {
+			back, w.bogus = w.now, false
+		}
+		if gone == 2 {
+			since, w.bogus = w.now, true
+		}
+		return s
+	})
+	if got.Outcome != "rolled_back" || len(w.ds) != 2 || len(w.reported) > 0 {
+		t.Fatalf("%s: %s; DS %v, reported %v", got.Outcome, got.Reason, w.ds, w.reported)
+	}
+	if took := back.Sub(since); took > 10*time.Hour {
+		t.Errorf("it was bogus for %v", took)
+	}
+}
+
+// While the old DS may be remembered, a validator that is away once delays nothing. Control: a
+// parent that has the old DS once more begins the wait again.
+func TestFaultOfOnePollBeginsNoWaitAgain(t *testing.T) {
+	for _, returns := range []bool{false, true} {
+		w := newWorld(t)
+		gone := 0
+		var last time.Time
+		got := follow(t, w, func(_ *plugintest.Result, s *plugintest.State) *plugintest.State {
+			old := w.dsOf(w.keys[0])
+			if !w.gone[old].IsZero() {
+				gone++
+			}
+			w.insecure = gone == 5
+			if returns && gone == 5 {
+				w.ds[old] = w.now
+			} else if returns && gone == 6 {
+				delete(w.ds, old)
+				last = w.now
+			}
+			return s
+		})
+		w.check(t, got)
+		remember := time.Duration(factor * float64(dsTTL+parentTime))
+		told := w.keys[2].dsPublish
+		if begun := w.gone[w.dsOf(w.keys[0])]; !returns && told.Sub(begun) > remember+30*time.Hour {
+			t.Errorf("the wait of %v took %v", remember, told.Sub(begun))
+		}
+		if returns && told.Sub(last) < remember {
+			t.Errorf("the old DS was back until %v before the signer got the report", told.Sub(last))
+		}
+	}
+}
