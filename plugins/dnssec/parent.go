@@ -375,11 +375,12 @@ func (x *roll) untold(v *view) (next *signerKey, reported bool, err error) {
 }
 
 // reported reports whether the signer knows already what the parent has. A call before this one
-// then came so far, and the saved state is behind.
+// then came so far, and the saved state is behind. The old key may be purged since; where the new
+// one is not there either, the key directory does not show what the signer has.
 func (x *roll) reported(v *view) bool {
 	if x.p.Key != "ksk" {
 		return false
 	}
 	old, next := keyOf(v.keys, x.r.State.Old), keyOf(v.keys, x.r.State.New)
-	return old == nil || !old.dsRemoved.IsZero() && next != nil && !next.dsPublished.IsZero()
+	return next != nil && !next.dsPublished.IsZero() && (old == nil || !old.dsRemoved.IsZero())
 }

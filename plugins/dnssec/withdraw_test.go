@@ -1,6 +1,7 @@
 package dnssec_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,28 @@ func TestFaultOfOnePollBeginsNoWaitAgain(t *testing.T) {
 		}
 		if returns && told.Sub(last) < remember {
 			t.Errorf("the old DS was back until %v before the signer got the report", told.Sub(last))
+		}
+	}
+}
+
+// A key directory that is empty once shows nothing of the roll: no phase is left out for it.
+func TestEmptyKeyDirectoryIsNoEndOfTheRoll(t *testing.T) {
+	for _, phase := range []string{"K2 publish", "K5 withdraw"} {
+		w := newWorld(t)
+		empty := 0
+		got := follow(t, w, func(r *plugintest.Result, s *plugintest.State) *plugintest.State {
+			if w.keyless && !strings.Contains(r.Reason, "is not on the signer any more") {
+				t.Errorf("%s: suspended for %s", phase, r.Reason)
+			}
+			w.keyless = phaseOf(s) == phase && empty == 0
+			if w.keyless {
+				empty++
+			}
+			return s
+		})
+		w.check(t, got)
+		if empty == 0 {
+			t.Errorf("%s: it was never empty", phase)
 		}
 	}
 }
