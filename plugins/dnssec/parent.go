@@ -230,6 +230,12 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 	})
 	secure, bogus := v.secure()
 	if bogus && len(left) < len(v.parents) { // the old DS has begun to go
+		if v, err = x.observe(ctx); err != nil { // a validator that is ill for a moment also answers SERVFAIL
+			return err
+		}
+		secure, bogus = v.secure()
+	}
+	if bogus && len(left) < len(v.parents) {
 		st.Back = strings.Join(secure, "; ")
 		if err := x.r.Save(ctx, st.Phase, *st); err != nil {
 			return err

@@ -19,10 +19,10 @@ func TestBogusZoneIsSeenByTheNextPoll(t *testing.T) {
 			gone++
 		}
 		if _, there := w.ds[old]; there && !since.IsZero() && back.IsZero() {
-			back, w.bogus = w.now, false
+			back, w.servfail = w.now, 0
 		}
 		if gone == 2 {
-			since, w.bogus = w.now, true
+			since, w.servfail = w.now, 1000
 		}
 		return s
 	})
@@ -34,7 +34,7 @@ func TestBogusZoneIsSeenByTheNextPoll(t *testing.T) {
 	}
 }
 
-// While the old DS may be remembered, a validator that is away once delays nothing. Control: a
+// While the old DS may be remembered, a validator that fails once delays nothing. Control: a
 // parent that has the old DS once more begins the wait again.
 func TestFaultOfOnePollBeginsNoWaitAgain(t *testing.T) {
 	for _, returns := range []bool{false, true} {
@@ -47,6 +47,9 @@ func TestFaultOfOnePollBeginsNoWaitAgain(t *testing.T) {
 				gone++
 			}
 			w.insecure = gone == 5
+			if gone == 4 {
+				w.servfail = 1
+			}
 			if returns && gone == 5 {
 				w.ds[old] = w.now
 			} else if returns && gone == 6 {

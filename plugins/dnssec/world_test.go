@@ -42,7 +42,7 @@ type world struct {
 	foreign  bool // another signer's key is in the zone
 	child    bool // a roll of a child is under way
 	insecure bool
-	bogus    bool // validators answer SERVFAIL
+	servfail int // so many times the validator answers SERVFAIL next
 	down     bool
 	keyless  bool   // the key directory is empty, as one whose file system is not mounted
 	deaf     string // rndc says this, exits with 0, and does nothing
@@ -263,7 +263,8 @@ func (w *world) answer(server, name, kind string) []string {
 		return []string{";; ->>HEADER<<- opcode: QUERY, status: NOERROR, id: 1", ";; flags: qr " + flags + "; QUERY: 1"}
 	}
 	list := head("aa")
-	if server == "192.0.2.53" && w.bogus && kind == "SOA" {
+	if server == "192.0.2.53" && w.servfail > 0 && kind == "SOA" {
+		w.servfail--
 		return []string{";; ->>HEADER<<- opcode: QUERY, status: SERVFAIL, id: 1", ";; flags: qr rd ra; QUERY: 1"}
 	}
 	if server == "192.0.2.53" {
