@@ -85,7 +85,7 @@ func TestLabServiceOfSystemd(t *testing.T) {
 	if !strings.Contains(died.Reason, "service brief does not run 1s after it was started") || !strings.Contains(died.Stdout, "cannot open the port") {
 		t.Errorf("what died: %s; %s", died.Reason, died.Stdout)
 	}
-	// What dies, and is started again later, fails each time, and can be stopped.
+	// A service that dies, and is started again later, fails each time, and can be stopped.
 	lab(t, m, "printf '[Service]\\nExecStart=/bin/false\\nRestart=always\\nRestartSec=1000\\n' >/etc/systemd/system/loop.service; systemctl daemon-reload")
 	for range 2 {
 		if got := kit.Run(sdk.With{"name": "loop", "state": "started"}); got.Outcome != "failed" || !strings.Contains(got.Reason, "does not run") {

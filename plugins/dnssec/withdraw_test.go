@@ -8,7 +8,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
-// The zone becomes bogus hours after the old DS went: the next poll sees it, and brings the DS back.
+// The zone becomes bogus hours after the old DS went: the next poll has the DS come back.
 func TestBogusZoneIsSeenByTheNextPoll(t *testing.T) {
 	w := newWorld(t)
 	var since, back time.Time

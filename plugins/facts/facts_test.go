@@ -47,8 +47,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A mount whose server is away, and a resolver that does not answer, hold what asks them: the script
-// asks neither (ansible #48312, #11005).
+// A mount whose server is away, and a resolver that does not answer, block what asks them: the
+// script asks neither (ansible #48312, #11005).
 func TestTrapScriptAsksNoMountAndNoResolver(t *testing.T) {
 	t.Parallel()
 	slow := regexp.MustCompile(`\b(df|stat|du|mount|findmnt|lsblk|hostname|dnsdomainname|getent|nslookup|dig|host|ping)\b`)

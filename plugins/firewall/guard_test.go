@@ -135,7 +135,8 @@ func TestEarlierAttemptWithoutATimerIsWaitedFor(t *testing.T) {
 	want(t, d.kit.Run(with, plugintest.Attempt(3)), "changed", "")
 }
 
-// The timer takes the push of an earlier attempt back at this moment: the next attempt waits for it.
+// The timer takes the push of an earlier attempt back at this moment: the next attempt waits for
+// it.
 func TestEarlierPushThatIsRevertingIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

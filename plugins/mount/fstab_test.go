@@ -108,7 +108,7 @@ func TestDecideByTheKernel(t *testing.T) {
 	}
 }
 
-// Something else at the path is not unmounted, and is no success. Control: what may be the wanted.
+// Something else at the path fails the step. Control: sources that may be the wanted one.
 func TestAnotherMount(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -4,8 +4,9 @@ package service
 // exist: LoadState shows it. A systemd that is installed and does not run, as in a container,
 // manages nothing.
 //
-// It prints "waits" for what died and systemd starts again later, and "enabled" for what starts with the host, "static" for what systemd can neither enable
-// nor disable, and "undo" for what can be disabled.
+// It prints "waits" for a service that died and that systemd starts again later, "enabled" for one
+// that starts with the host, "static" for one that systemd can neither enable nor disable, and
+// "undo" for one that can be disabled.
 const lookScript = `LC_ALL=C; export LC_ALL
 enabled() { echo enabled; echo undo; }
 if [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; then
