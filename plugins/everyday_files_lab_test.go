@@ -152,6 +152,12 @@ func TestLabMount(t *testing.T) {
 		{"", sdk.With{"source": "/dev/sda5", "type": "swap", "state": "absent"}, "changed", "# static\n# end\n/dev/sdb5 none swap defaults 0 0\n" + end},
 		{reset + "; mkdir /srv/real; ln -s real /srv/link", with(sdk.With{"path": "/srv/link"}), "failed", fstab + end},
 	})
+	// Something else is mounted there: fstab stays as it is.
+	lab(t, m, reset+"; mkdir -p '/srv/a b'; mount -t tmpfs -o size=1024k tmpfs '/srv/a b'")
+	if got := kit.Run(with(sdk.With{"source": "nas:/a", "type": "nfs", "options": "ro"})); got.Outcome != "failed" || got.Effects != "none" ||
+		!strings.Contains(got.Reason, "tmpfs is mounted there, not nas:/a") || lab(t, m, state) != fstab+mounted+end {
+		t.Errorf("another mount: %s (%s), then %q", got.Outcome, got.Reason, lab(t, m, state))
+	}
 	// The kernel loses options that the step takes away, and gets those that only fstab has.
 	for i, s := range []struct {
 		options, state string

@@ -85,6 +85,16 @@ func TestLabServiceOfSystemd(t *testing.T) {
 	if !strings.Contains(died.Reason, "service brief does not run 1s after it was started") || !strings.Contains(died.Stdout, "cannot open the port") {
 		t.Errorf("what died: %s; %s", died.Reason, died.Stdout)
 	}
+	// A service that dies, and is started again later, fails each time, and can be stopped.
+	lab(t, m, "printf '[Service]\\nExecStart=/bin/false\\nRestart=always\\nRestartSec=1000\\n' >/etc/systemd/system/loop.service; systemctl daemon-reload")
+	for range 2 {
+		if got := kit.Run(sdk.With{"name": "loop", "state": "started"}); got.Outcome != "failed" || !strings.Contains(got.Reason, "does not run") {
+			t.Errorf("a crash loop: %s (%s)", got.Outcome, got.Reason)
+		}
+	}
+	serve(t, kit, func() string { return lab(t, m, "systemctl show -p SubState loop") }, []played{
+		{sdk.With{"name": "loop", "state": "stopped"}, "changed", "SubState=dead"},
+	})
 	unit("demo", "/bin/sleep 2000") // systemd has not read it
 	if got := kit.Run(sdk.With{"name": "demo", "state": "restarted"}); got.Outcome != "changed" || !strings.Contains(lab(t, m, "systemctl show -p ExecStart demo"), "sleep 2000") {
 		t.Errorf("a new unit file: %s (%s)", got.Outcome, got.Reason)

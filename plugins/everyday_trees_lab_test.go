@@ -264,6 +264,9 @@ git() { command git -c safe.directory=/srv/w "$@"; }
 		{"rm -rf /srv/w; mkdir /srv/w; chown daemon /srv/w", with("main", nil), "changed", is("main", "2", "two", "daemon")},
 		{"", with("v1", nil), "changed", is("v1^{commit}", "1", "one", "daemon")},
 		{"rm -rf /srv/w; mkdir /srv/w; touch /srv/w/f", with("main", nil), "failed", "root\nf"},
+		{"rm -rf /srv/w; git init -q /srv/w; echo mine >/srv/w/f", with("main", nil), "failed", "mine\nroot\n.git\nf"},
+		{"git -C /srv/w add f", with("main", nil), "failed", "mine\nroot\n.git\nf"},
+		{"rm -rf /srv/w; git init -q /srv/w", with("main", nil), "changed", is("main", "2", "two", "root")},
 		{"rm -rf /srv/w", with("nosuch", nil), "failed", ""},
 		{"", with("main", sdk.With{"url": "file:///srv/none"}), "failed", ""},
 	})

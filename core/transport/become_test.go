@@ -287,19 +287,11 @@ func becoming() map[string]struct {
 // A host that is no shell may repeat its input, also the password, and so may a sudo of its own.
 func TestBecomePasswordInErrors(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "sudo") //nolint:usetesting // the login must reach it, and a test's folder is its user's alone
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	script := "#!/bin/sh\nread -r x\necho \"no $x\" >&2\nexit 1\n"
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(filepath.Join(dir, "sudo"), []byte(script), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	falsely := falseSudo(t, "read -r x\necho \"no $x\" >&2\nexit 1\n")
 	for name, c := range map[string]struct{ force, says string }{
 		"an echo":              {"cat", `said "***`},
 		"an echo among errors": {"cat >&2", `said "***`},
-		"a false sudo":         {`PATH=` + dir + `:$PATH; export PATH; exec sh -c "$SSH_ORIGINAL_COMMAND"`, "sudo as root: no ***"},
+		"a false sudo":         {falsely, "sudo as root: no ***"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -307,6 +299,46 @@ func TestBecomePasswordInErrors(t *testing.T) {
 			_, err := p.Run(testContext(t), h, Exec{Command: "true", Become: core.Become{User: "root"}})
 			if err == nil || strings.Contains(err.Error(), "right horse") || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, expected %q", err, c.says)
+			}
+		})
+	}
+}
+
+// falseSudo is a ForceCommand that runs what it is given, with this script as sudo.
+func falseSudo(t *testing.T, script string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sudo") //nolint:usetesting // the login must reach it, and a test's folder is its user's alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(filepath.Join(dir, "sudo"), []byte("#!/bin/sh\n"+script), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return `PATH=` + dir + `:$PATH; export PATH; exec sh -c "$SSH_ORIGINAL_COMMAND"`
+}
+
+// A sudo that puts its own words around the prompt asks all the same (ansible #85837). It takes the
+// password, or refuses it and is not given another one.
+func TestTrapPromptInOtherWords(t *testing.T) {
+	t.Parallel()
+	const script = `while [ "$1" != -- ]; do [ "$1" != -p ] || p=$2; shift; done; shift
+printf '[sudo: %s] Password: ' "$p" >&2; read -r x
+[ "$x" = "right horse" ] || { printf '\nSorry, try again.\n[sudo: %s] Password: ' "$p" >&2; read -r x; exit 1; }
+exec "$@"
+`
+	for _, password := range []string{"right horse", "wrong horse"} {
+		t.Run(password, func(t *testing.T) {
+			t.Parallel()
+			h, p, _ := elevated(t, asks, "", password, servers.SSHDConfig("ForceCommand "+falseSudo(t, script)))
+			var out, errs strings.Builder
+			_, err := p.Run(testContext(t), h, Exec{Command: "cat; echo oops >&2", Stdin: strings.NewReader("input\n"), Stdout: &out, Stderr: &errs, Become: core.Become{User: "root"}})
+			if password == "wrong horse" {
+				if !errors.Is(err, ErrWrongPassword) || strings.Contains(err.Error(), "horse") {
+					t.Errorf("%v, expected %v", err, ErrWrongPassword)
+				}
+			} else if err != nil || out.String() != "input\n" || errs.String() != "oops\n" {
+				t.Errorf("stdout %q, stderr %q, %v", out.String(), errs.String(), err)
 			}
 		})
 	}

@@ -75,8 +75,18 @@ func Def() sdk.Def {
 const description = `
 Makes sure that /etc/cron.d has a file of this name with one job, or has none. The whole file
 belongs to Turnus: what else it holds is replaced. cron itself reads the file within a minute.
-The step fails if the host has no /etc/cron.d, as with the cron of busybox. In check mode it counts
-as a change if an earlier step would change the host, because that step may install cron.
+The step fails if the host has no /etc/cron.d, as with the cron of busybox and on hosts with
+timers of systemd alone. In check mode it counts as a change if an earlier step would change the
+host, because that step may install cron. A timer of systemd is two unit files and a service:
+
+` + "```" + `yaml
+- uses: file
+  with: {path: /etc/systemd/system/backup.service, content: "[Service]\nType=oneshot\nExecStart=/usr/local/bin/backup\n"}
+- uses: file
+  with: {path: /etc/systemd/system/backup.timer, content: "[Timer]\nOnCalendar=*-*-* 02:30\n[Install]\nWantedBy=timers.target\n"}
+- uses: service
+  with: {name: backup.timer, state: started, enabled: true}
+` + "```" + `
 
 ` + "`name`" + ` has no dot, because cron skips files with one. The file ends with a line end, without which
 cron ignores its last line. The schedule is checked by ` + "`turnus validate`" + `: the five fields of cron,

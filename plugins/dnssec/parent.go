@@ -222,9 +222,20 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 		return x.goBack(ctx, v)
 	}
 	fresh, wrong := x.delegations(v, next.key, x.hasNew)
-	left, _ := x.delegations(v, next.key, x.lacksOld)
+	left, _ := x.delegations(v, next.key, func(d delegated) string {
+		if d.old { // from now on resolvers may remember it again
+			st.Gone = time.Time{}
+		}
+		return x.lacksOld(d)
+	})
 	secure, bogus := v.secure()
 	if bogus && len(left) < len(v.parents) { // the old DS has begun to go
+		if v, err = x.observe(ctx); err != nil { // a validator that is ill for a moment also answers SERVFAIL
+			return err
+		}
+		secure, bogus = v.secure()
+	}
+	if bogus && len(left) < len(v.parents) {
 		st.Back = strings.Join(secure, "; ")
 		if err := x.r.Save(ctx, st.Phase, *st); err != nil {
 			return err
@@ -239,18 +250,16 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 	}
 	remember := safely(st.Policy.Times.parentRetire(st.ServedDS), x.p.SafetyFactor)
 	if bad := append(append(fresh, secure...), x.both(v)...); len(bad) > 0 {
-		st.Gone = time.Time{}
 		return x.wait(v, span{v.now, v.now.Add(x.grace())}, bad, "Do not remove the old DS; bring back what is missing")
 	}
 	if len(left) > 0 {
-		st.Gone = time.Time{}
 		return x.remove(ctx, v, left, st.Proven.Add(remember))
 	}
 	if st.Gone.IsZero() {
 		st.Gone = v.now
 	}
-	if until := st.Gone.Add(remember); v.now.Before(until) {
-		return x.wait(v, span{until, until.Add(x.grace())}, []string{fmt.Sprintf("the old DS is gone from all addresses of the parent; it may be remembered until %s", until.Format(time.RFC3339))}, "Check the signer's clock")
+	if until := st.Gone.Add(remember); v.now.Before(until) { // each poll looks: the zone may be bogus from now on
+		return x.wait(v, span{v.now, until.Add(x.grace())}, []string{fmt.Sprintf("the old DS is gone from all addresses of the parent; it may be remembered until %s", until.Format(time.RFC3339))}, "Check the signer's clock")
 	}
 	missing, err := x.sound(ctx, v)
 	if err != nil {
@@ -372,11 +381,12 @@ func (x *roll) untold(v *view) (next *signerKey, reported bool, err error) {
 }
 
 // reported reports whether the signer knows already what the parent has. A call before this one
-// then came so far, and the saved state is behind.
+// then came so far, and the saved state is behind. The old key may be purged since; where the new
+// one is not there either, the key directory does not show what the signer has.
 func (x *roll) reported(v *view) bool {
 	if x.p.Key != "ksk" {
 		return false
 	}
 	old, next := keyOf(v.keys, x.r.State.Old), keyOf(v.keys, x.r.State.New)
-	return old == nil || !old.dsRemoved.IsZero() && next != nil && !next.dsPublished.IsZero()
+	return next != nil && !next.dsPublished.IsZero() && (old == nil || !old.dsRemoved.IsZero())
 }

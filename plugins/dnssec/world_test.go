@@ -42,7 +42,9 @@ type world struct {
 	foreign  bool // another signer's key is in the zone
 	child    bool // a roll of a child is under way
 	insecure bool
+	servfail int // so many times the validator answers SERVFAIL next
 	down     bool
+	keyless  bool   // the key directory is empty, as one whose file system is not mounted
 	deaf     string // rndc says this, exits with 0, and does nothing
 	seen     []string
 }
@@ -203,6 +205,9 @@ func (w *world) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
 			}
 		}
 		for _, k := range w.keys {
+			if w.keyless {
+				break
+			}
 			name := fmt.Sprintf("Kexample.org.+013+%05d", k.tag)
 			lines, _ := w.state(k)
 			for _, line := range lines {
@@ -258,6 +263,10 @@ func (w *world) answer(server, name, kind string) []string {
 		return []string{";; ->>HEADER<<- opcode: QUERY, status: NOERROR, id: 1", ";; flags: qr " + flags + "; QUERY: 1"}
 	}
 	list := head("aa")
+	if server == "192.0.2.53" && w.servfail > 0 && kind == "SOA" {
+		w.servfail--
+		return []string{";; ->>HEADER<<- opcode: QUERY, status: SERVFAIL, id: 1", ";; flags: qr rd ra; QUERY: 1"}
+	}
 	if server == "192.0.2.53" {
 		list = head(map[bool]string{true: "rd ra", false: "rd ra ad"}[w.insecure])
 	}
@@ -302,7 +311,7 @@ func kit(t *testing.T, w *world) *plugintest.Kit {
 }
 
 var params = sdk.With{
-	"zone": "example.org", "key": "ksk", "validators": []string{"192.0.2.53"}, "servers": []string{"192.0.2.1"}, "safety_factor": factor,
+	"zone": "example.org", "key": "ksk", "validators": []string{"192.0.2.53"}, "servers": []string{"192.0.2.1"}, "safety_factor": factor, "poll": "10h",
 	"parent": sdk.With{"method": "nsupdate", "server": "192.0.2.2", "tsig": "/etc/bind/k", "ns": []string{"192.0.2.2", "192.0.2.3"}, "within": "72h"},
 }
 

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -43,6 +44,19 @@ func TestParse(t *testing.T) {
 	}
 	if odd := parse("cpus -1\nmemory x\narch " + strings.Repeat("x", 5000)); odd.CPUs != 0 || odd.Memory != 0 || len(odd.Arch) != 200 {
 		t.Errorf("%+v", odd)
+	}
+}
+
+// A mount whose server is away, and a resolver that does not answer, block what asks them: the
+// script asks neither (ansible #48312, #11005).
+func TestTrapScriptAsksNoMountAndNoResolver(t *testing.T) {
+	t.Parallel()
+	slow := regexp.MustCompile(`\b(df|stat|du|mount|findmnt|lsblk|hostname|dnsdomainname|getent|nslookup|dig|host|ping)\b`)
+	if found := slow.FindString(script); found != "" {
+		t.Errorf("the script has %s", found)
+	}
+	if !slow.MatchString("df -P /") {
+		t.Error("control: df is not found")
 	}
 }
 

@@ -110,3 +110,65 @@ func TestNothingIsAppliedWithoutATimer(t *testing.T) {
 		t.Errorf("live:\n%s", live)
 	}
 }
+
+// An attempt that ends while it stages leaves a lock without a timer: nothing is lost by it.
+func TestEarlierAttemptWithoutATimerIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	with := d.with("tcp dport 22 accept")
+	d.meet(func(c plugintest.Call) *plugintest.Reply {
+		if !is(c, "arm") {
+			return nil
+		}
+		c.Command = strings.Replace(c.Command, `cat >"$ID/new.nft"`, "exit 1; cat", 1)
+		d.exec(t.Context(), c)
+		return &plugintest.Reply{Err: plugintest.Unreachable("r1", false)}
+	})
+	want(t, d.kit.Run(with), "unreachable", "arming the timer")
+	d.meet(nil)
+	got := d.kit.Run(with, plugintest.Attempt(2))
+	want(t, got, "failed", "before its timer was armed")
+	if !got.Retryable || got.Effects != "none" {
+		t.Errorf("retryable %v, effects %s", got.Retryable, got.Effects)
+	}
+	d.shell("for f in '" + d.state + "'/*/push-*/deadline; do echo 0 >\"$f\"; done") // the lock ends
+	want(t, d.kit.Run(with, plugintest.Attempt(3)), "changed", "")
+}
+
+// The timer takes the push of an earlier attempt back at this moment: the next attempt waits for
+// it.
+func TestEarlierPushThatIsRevertingIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	with := d.with("tcp dport 22 accept")
+	var running *plugintest.Running
+	started := make(chan struct{})
+	d.meet(func(c plugintest.Call) *plugintest.Reply {
+		if !is(c, "apply") {
+			return nil
+		}
+		<-started
+		running.Cancel()
+		return &plugintest.Reply{Err: plugintest.Unreachable("r1", false)}
+	})
+	running = d.kit.Start(with)
+	close(started)
+	dead := running.Wait()
+	want(t, dead, "cancelled", "")
+	polls := 0
+	d.meet(func(c plugintest.Call) *plugintest.Reply {
+		if is(c, "revert") { // the timer is first, and slow
+			d.shell("cd '" + d.state + "'/*/push-* && mv armed reverting")
+		} else if strings.Contains(c.Command, "state \"$D/$ID\"\nnow") {
+			if polls++; polls == 2 {
+				d.shell("cd '" + d.state + "'/*/push-* && mv reverting reverted && rm -f ../lock")
+			}
+		}
+		return nil
+	})
+	saved := dead.Checkpoints[len(dead.Checkpoints)-1].State
+	want(t, d.kit.Run(with, plugintest.Resume(&saved), plugintest.Attempt(2)), "changed", "")
+	if polls < 2 || !strings.Contains(d.live(), "dport 22") {
+		t.Errorf("%d polls; live:\n%s", polls, d.live())
+	}
+}

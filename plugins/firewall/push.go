@@ -226,6 +226,9 @@ func (p *push) earlier(ctx context.Context, facts sdk.Answer) (again, done bool,
 			facts.Value("job"), max(left, 0), p.params.folder(), facts.Value("lock")).Retryable().Effects(sdk.EffectsNone)
 	case p.r.Check:
 		return false, false, nil
+	case state == "": // ours, and what stages it may still run on the host
+		return false, false, sdk.Failf("an earlier attempt of this step ended before its timer was armed; its lock ends in %d s (%s/%s)",
+			left+6, p.params.folder(), facts.Value("lock")).Retryable().Effects(sdk.EffectsNone)
 	}
 	mine := p.id
 	p.id = facts.Value("lock")
@@ -240,11 +243,29 @@ func (p *push) earlier(ctx context.Context, facts sdk.Answer) (again, done bool,
 	}
 	p.r.Progress(0.2, "taking an earlier push back")
 	status, err := p.ask(ctx, sdk.Command{Run: p.script(revertScript(p.dead())), Timeout: time.Minute})
-	if err == nil && status.Value("state") != "reverted" {
+	if err == nil && status.Value("state") == sdk.StateReverting { // the timer was first, and is not done yet
+		status, err = p.settled(ctx)
+	}
+	if err == nil && status.Value("state") != sdk.StateReverted {
 		err = sdk.Failf("an earlier push (%s/%s) does not revert: see the file failed there", p.params.folder(), p.id).Lost()
 	}
 	p.id = mine
 	return true, false, err
+}
+
+// settled waits until the host is done with taking a push back, for a minute at most.
+func (p *push) settled(ctx context.Context) (status sdk.Answer, err error) {
+	waiting, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err = sdk.Poll(waiting, 200*time.Millisecond, time.Second, func(ctx context.Context) (bool, error) {
+		var err error
+		status, err = p.ask(ctx, sdk.Command{Run: p.script(statusScript), ReadOnly: true})
+		return status.Value("state") != sdk.StateReverting, err
+	})
+	if waiting.Err() != nil && ctx.Err() == nil {
+		err = nil // it reverts still
+	}
+	return status, err
 }
 
 // equal: the live table is the wanted one. The file for the next boot may not be.

@@ -81,7 +81,7 @@ version is: with the same commit checked out nothing is done. The commit is chec
 HEAD is detached, and commits of the host stay in its reflog.
 
 Changes to files that git tracks fail the step: commit or discard them first. Files that git does
-not track stay.
+not track stay. A folder with files and without a commit fails the step, also after git init.
 
 git runs as the owner of the folder if the login is root: git refuses folders of others, and files
 would become root's. It asks no question, so a login for the repository comes from that user's
@@ -148,7 +148,7 @@ func decide(p Params, a sdk.Answer) (want, ref string, err error) {
 	case a.Has("dirty"):
 		return "", "", fmt.Errorf("files have local changes: commit or discard them; git status says more: %s", strings.Join(strings.Fields(a.Text("dirty")), " "))
 	case a.Has("other"):
-		return "", "", errors.New("it is there, and is no clone: empty it, or give another path")
+		return "", "", errors.New("it is there, and is no clone with a commit: empty it, or give another path")
 	case commit().MatchString(p.Version):
 		return p.Version, "", nil
 	case a.Has("failed"):

@@ -45,7 +45,11 @@ const askScript = `GIT_OPTIONAL_LOCKS=0; export GIT_OPTIONAL_LOCKS
 if [ "$there" ] && [ -d .git ]; then
   head=$(git rev-parse -q --verify 'HEAD^{commit}') && echo "head $head"
   echo "origin $(git config --get remote.origin.url)"
-  if [ -e "$mark" ] || [ -z "$head" ]; then echo unfinished; else
+  if [ -e "$mark" ]; then echo unfinished
+  elif [ -z "$head" ]; then # a step that ended before its mark has put no file there
+    echo unfinished
+    [ "$(ls -A)" = .git ] || echo other
+  else
     s=$(git status --porcelain --untracked-files=no) || exit 1
     [ -z "$s" ] || printf '%s\n' "$s" | head -n 5 | sed 's/^/dirty /'
   fi

@@ -108,6 +108,35 @@ func TestDecideByTheKernel(t *testing.T) {
 	}
 }
 
+// Something else at the path fails the step. Control: sources that may be the wanted one.
+func TestAnotherMount(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		wanted, device, options string
+		another                 bool
+	}{
+		"a device for a server":   {"nas:/a", "/dev/sdb1", "defaults", true},
+		"a tmpfs for a server":    {"//nas/a", "tmpfs", "defaults", true},
+		"a tmpfs for a device":    {"/dev/sdb1", "tmpfs", "defaults", true},
+		"a device for a tmpfs":    {"tmpfs", "/dev/sdb1", "defaults", true},
+		"a server for a device":   {"/dev/sdb1", "nas:/a", "defaults", true},
+		"another device":          {"/dev/sdb1", "/dev/sdc1", "defaults", true},
+		"the device":              {"/dev/sdb1", "/dev/sdb1", "defaults", false},
+		"another folder":          {"nas:/a", "nas:/b", "defaults", false},
+		"not mounted yet":         {"nas:/a", "systemd-1", "defaults", false},
+		"an unknown device":       {"UUID=1", "/dev/sdb1", "defaults", false},
+		"a folder of the host":    {"/data/www", "/dev/sda1", "bind", false},
+		"a folder on a tmpfs":     {"/dev/shm/a", "tmpfs", "ro,bind", false},
+		"a folder, with its tree": {"/dev/shm", "tmpfs", "rbind", false},
+		"an image":                {"/srv/disk.img", "/dev/loop0", "loop", false},
+	} {
+		p := Params{Path: "/srv", Source: c.wanted, Type: "auto", Options: c.options}
+		if got := !p.binds() && (found{device: c.device, wanted: c.wanted}).another(); got != c.another {
+			t.Errorf("%s: %v, expected %v", name, got, c.another)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

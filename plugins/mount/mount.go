@@ -92,7 +92,8 @@ it is missing. Where systemd runs, it reads fstab again.
 Another folder of a server, and ro, noexec, nosuid or nodev that the kernel lacks, are also seen
 where fstab is as wanted: state present may have written it.
 
-The step fails if another device is mounted at the path, if fstab has two lines for it, if the path
+The step fails if another device is mounted at the path, or a tmpfs or a server's folder where a
+device is wanted, and the reverse. It also fails if fstab has two lines for the path, if the path
 leads over a link, or if another process changed fstab meanwhile. Files in use keep a file system
 mounted: then the step also fails, and changes nothing.
 `
@@ -120,7 +121,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	if err != nil {
 		return sdk.Failf("/etc/fstab: %w", err).Effects(sdk.EffectsNone)
 	}
-	if p.State == "mounted" && now.active && now.device != now.wanted && strings.HasPrefix(now.device, "/dev/") && strings.HasPrefix(now.wanted, "/dev/") {
+	if p.State == "mounted" && now.active && !p.binds() && now.another() {
 		return sdk.Failf("%s: %s is mounted there, not %s: unmount it first, with state unmounted", p.Path, now.source, p.Source).Effects(sdk.EffectsNone)
 	}
 	if p.State == "mounted" && now.gone {
@@ -183,9 +184,37 @@ func decide(p Params, now found, old *entry, write bool) []string {
 	return actions
 }
 
+// binds reports whether a folder or a file of the host is mounted, whatever it is on.
+func (p *Params) binds() bool {
+	return p.Type == "none" || slices.ContainsFunc(strings.Split(p.Options, ","), func(o string) bool { return o == "bind" || o == "rbind" })
+}
+
+// another reports whether something else is mounted than the wanted: another device, or what is no
+// device at all. Another folder of a server can take its place: see elsewhere.
+func (now found) another() bool {
+	is, wanted := kind(now.device), kind(now.wanted)
+	return is != "" && wanted != "" && (is != wanted || is == "device" && now.device != now.wanted)
+}
+
+// kind returns what a source is; "" if it may be anything, such as systemd-1 of an automount.
+func kind(source string) string {
+	switch {
+	case strings.HasPrefix(source, "/dev/"):
+		return "device"
+	case remote(source):
+		return "server"
+	case source == "tmpfs":
+		return "memory"
+	}
+	return ""
+}
+
+func remote(source string) bool {
+	return strings.HasPrefix(source, "//") || strings.Contains(source, ":/")
+}
+
 // elsewhere reports whether another folder of a server is mounted than the wanted one.
 func (now found) elsewhere() bool {
-	remote := func(source string) bool { return strings.HasPrefix(source, "//") || strings.Contains(source, ":/") }
 	return remote(now.source) && remote(now.wanted) && strings.TrimRight(now.source, "/") != strings.TrimRight(now.wanted, "/")
 }
 

@@ -35,11 +35,11 @@ func TestNames(t *testing.T) {
 func TestAptRemovesWhatIsInstalled(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ names, want string }{
-		{"here unknown", "remove here"}, {"here=1.0", "remove here"}, {"unknown", ""}, {"configured here", "remove here"},
+		{"here unknown", "remove here"}, {"here=1.0", "remove here"}, {"unknown", ""}, {"configured here", "remove here"}, {"half", "remove half"},
 	} {
 		dir := programs(t, map[string]string{
 			"apt-get":    `for w in "$@"; do case $w in remove) s=1 ;; esac; [ "$s" ] && printf '%s ' "$w" >>"$LOG"; done; exit 0`,
-			"dpkg-query": `for n in "$@"; do :; done; case $n in here) printf installed ;; configured) printf config-files ;; *) exit 1 ;; esac`,
+			"dpkg-query": `for n in "$@"; do :; done; case $n in here) echo installed ;; configured) echo config-files ;; half) echo half-configured ;; *) exit 1 ;; esac`,
 		})
 		sh := exec.Command("/bin/sh", "-c", "manager=apt state=absent wait=1\nset -- "+c.names+"\n"+doScript)
 		sh.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", "LOG=" + filepath.Join(dir, "log")}
@@ -49,6 +49,14 @@ func TestAptRemovesWhatIsInstalled(t *testing.T) {
 		got, _ := os.ReadFile(filepath.Join(dir, "log"))
 		if strings.TrimSpace(string(got)) != c.want {
 			t.Errorf("%s: apt-get got %q, expected %q", c.names, got, c.want)
+		}
+		ask := exec.Command("/bin/sh", "-c", "state=absent refresh=0 wait=1\nset -- "+c.names+"\n"+askScript)
+		ask.Env = append(sh.Env, "LOG="+filepath.Join(dir, "asked"))
+		if out, err := ask.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c.names, err, out)
+		}
+		if asked, _ := os.ReadFile(filepath.Join(dir, "asked")); string(asked) != string(got) {
+			t.Errorf("%s: apt-get is asked %q, and then does %q", c.names, asked, got)
 		}
 	}
 }

@@ -12,7 +12,7 @@ package packages
 //
 // "nolists" is that the host has no lists of packages at all.
 const askScript = `LC_ALL=C; export LC_ALL
-` + lockScript + `lists() { for l in "$@"; do [ -e "$l" ] && return; done; echo nolists; }
+` + lockScript + thereScript + `lists() { for l in "$@"; do [ -e "$l" ] && return; done; echo nolists; }
 old() { [ "$refresh" -gt 0 ] && [ -z "$(find "$@" -newermt "-$refresh seconds" 2>/dev/null | head -n 1)" ] && echo stale; }
 if command -v apt-get >/dev/null 2>&1; then
   echo "manager apt"
@@ -25,7 +25,7 @@ if command -v apt-get >/dev/null 2>&1; then
     have=$(dpkg-query -W -f '${db:Status-Status} ${Version}\n' -- "$n" 2>/dev/null | sed -n 's/^installed //p')
     case $state in
     present) [ -n "$have" ] && { [ -z "$v" ] || [ "$v" = "$have" ]; } || want="$want $p" ;;
-    absent) [ -z "$have" ] || want="$want $n" ;;
+    absent) ! there "$n" || want="$want $n" ;;
     latest) want="$want $p" ;;
     esac
   done
@@ -98,7 +98,7 @@ exit 0
 // Its standard error names the process that has the lock as apt does: "held by process PID (NAME)".
 const doScript = `LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a; export LC_ALL DEBIAN_FRONTEND NEEDRESTART_MODE
 exec </dev/null
-` + lockScript + `apt() { apt-get -q -y -o DPkg::Lock::Timeout="$wait" -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold --allow-downgrades "$@"; }
+` + lockScript + thereScript + `apt() { apt-get -q -y -o DPkg::Lock::Timeout="$wait" -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold --allow-downgrades "$@"; }
 case $manager in
 apt)
   case $state in
@@ -106,7 +106,7 @@ apt)
   absent)
     for p in "$@"; do
       shift
-      case $(dpkg-query -W -f '${db:Status-Status}' -- "${p%%=*}" 2>/dev/null) in installed*) set -- "$@" "${p%%=*}" ;; esac
+      ! there "${p%%=*}" || set -- "$@" "${p%%=*}"
     done
     [ $# = 0 ] || apt remove "$@" ;;
   latest) apt install "$@" ;;
@@ -156,6 +156,11 @@ opkg)
   latest) patient opkg install "$@" && patient opkg upgrade "$@" ;;
   esac ;;
 esac
+`
+
+// thereScript asks dpkg for a package. A removal that was killed leaves one half there, such as
+// half-configured.
+const thereScript = `there() { dpkg-query -W -f '${db:Status-Status}\n' -- "$1" 2>/dev/null | grep -qvx -e not-installed -e config-files; }
 `
 
 // lockScript runs a command again while another process has the lock, for $wait seconds at most:

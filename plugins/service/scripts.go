@@ -4,15 +4,16 @@ package service
 // exist: LoadState shows it. A systemd that is installed and does not run, as in a container,
 // manages nothing.
 //
-// It prints "enabled" for what starts with the host, "static" for what systemd can neither enable
-// nor disable, and "undo" for what can be disabled.
+// It prints "waits" for a service that died and that systemd starts again later, "enabled" for one
+// that starts with the host, "static" for one that systemd can neither enable nor disable, and
+// "undo" for one that can be disabled.
 const lookScript = `LC_ALL=C; export LC_ALL
 enabled() { echo enabled; echo undo; }
 if [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; then
   echo "init systemd"
-  s=$(systemctl show -p LoadState -p ActiveState -- "$n") || exit 1
+  s=$(systemctl show -p LoadState -p ActiveState -p SubState -- "$n") || exit 1
   case $s in *LoadState=loaded*|*LoadState=masked*) echo known ;; esac
-  case $s in *ActiveState=active*|*ActiveState=reloading*|*ActiveState=activating*) echo active ;; esac
+  case $s in *SubState=auto-restart*) echo waits ;; *ActiveState=active*|*ActiveState=reloading*|*ActiveState=activating*) echo active ;; esac
   is=$(systemctl is-enabled -- "$n" 2>/dev/null)
   if [ "$is" = indirect ]; then # it starts with those that its Also= names
     for also in $(systemctl cat -- "$n" 2>/dev/null | sed -n 's/^Also=//p'); do

@@ -54,9 +54,10 @@ Starts, stops, restarts or reloads a service, and sets whether it starts with th
 OpenRC, procd (OpenWrt) or scripts in /etc/init.d.
 
 A service that was started or restarted must still run after ` + "`settle`" + `: one that dies before fails
-the step, with the last lines of its log where systemd has one. systemd reads its unit files again
-first where they have changed. A unit that systemd can neither enable nor disable is as wanted, and
-one that is enabled until the next start of the host is not enabled.
+the step, with the last lines of its log where systemd has one. One that died, and that systemd
+starts again later, does not run. systemd reads its unit files again first where they have changed.
+A unit that systemd can neither enable nor disable is as wanted, and one that is enabled until the
+next start of the host is not enabled.
 
 ` + "`restarted`" + ` and ` + "`reloaded`" + ` act each time: let a handler do it. A service that is not there fails the
 step. In check mode it counts as a change if an earlier step would change the host, because that
@@ -68,6 +69,7 @@ type status struct {
 	init                   string
 	known, active, enabled bool
 	static, undo           bool // static: it can be neither enabled nor disabled; undo: it can be disabled
+	waits                  bool // it died, and is started again later
 }
 
 // starts reports whether the service starts, or does not, with the host as far as that can be set.
@@ -118,9 +120,11 @@ func decide(p Params, now status) []string {
 		actions = append(actions, map[bool]string{true: "enable", false: "disable"}[*p.Enabled])
 	}
 	switch {
+	case now.waits && (p.State == "started" || p.State == "reloaded"): // a start would wait as well
+		actions = append(actions, "restart")
 	case p.State == "started" && !now.active, p.State == "reloaded" && !now.active:
 		actions = append(actions, "start")
-	case p.State == "stopped" && now.active:
+	case p.State == "stopped" && (now.active || now.waits):
 		actions = append(actions, "stop")
 	case p.State == "restarted":
 		actions = append(actions, "restart")
@@ -133,8 +137,11 @@ func decide(p Params, now status) []string {
 // text is the status as a person compares it.
 func (s status) text() string {
 	active, start := "does not run\n", "does not start with the host\n"
-	if s.active {
+	switch {
+	case s.active:
 		active = "runs\n"
+	case s.waits:
+		active = "died, and is started again later\n"
 	}
 	switch {
 	case s.enabled:
@@ -153,7 +160,7 @@ func (s status) after(actions []string) string {
 		case "enable", "disable":
 			s.enabled, s.undo = a == "enable", false
 		case "start", "stop":
-			s.active = a == "start"
+			s.active, s.waits = a == "start", false
 		default: // restart and reload
 			s.active, how = true, a+"ed\n"
 		}
@@ -182,7 +189,7 @@ func act(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now status, actio
 
 func read(text string) (status, error) {
 	a := sdk.ReadAnswer(text)
-	s := status{init: a.Value("init"), known: a.Has("known"), active: a.Has("active"), enabled: a.Has("enabled"), static: a.Has("static"), undo: a.Has("undo")}
+	s := status{init: a.Value("init"), known: a.Has("known"), active: a.Has("active"), enabled: a.Has("enabled"), static: a.Has("static"), undo: a.Has("undo"), waits: a.Has("waits")}
 	if s.init == "" {
 		return s, sdk.Failf("the host has no systemd, OpenRC, procd or /etc/init.d").Effects(sdk.EffectsNone)
 	}

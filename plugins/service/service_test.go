@@ -30,6 +30,9 @@ func TestDecide(t *testing.T) {
 		"nothing to disable":            {Params{Enabled: &off}, status{active: true}, nil},
 		"a restart acts each time":      {Params{State: "restarted"}, status{active: true}, []string{"restart"}},
 		"a reload of what does not run": {Params{State: "reloaded"}, status{}, []string{"start"}},
+		"it died, and waits":            {Params{State: "started"}, status{waits: true}, []string{"restart"}},
+		"a reload of what waits":        {Params{State: "reloaded"}, status{waits: true}, []string{"restart"}},
+		"stopped while it waits":        {Params{State: "stopped"}, status{waits: true}, []string{"stop"}},
 		"a reload":                      {Params{State: "reloaded"}, status{active: true}, []string{"reload"}},
 	} {
 		if got := decide(c.p, c.now); !slices.Equal(got, c.want) {

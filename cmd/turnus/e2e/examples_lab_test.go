@@ -54,12 +54,12 @@ type machineHosts struct {
 	key  string
 }
 
-func exampleMachine(t *testing.T, hosts int) machineHosts {
+func exampleMachine(t *testing.T, hosts int, opts ...servers.SSHDOption) machineHosts {
 	t.Helper()
 	m := machineHosts{Machine: servers.StartMachine(t)}
 	key, public := servers.NewSSHKey(t)
 	m.on(t, "mkdir -p /run/sshd")
-	m.key, m.sshd = key, servers.StartSSHD(t, servers.Authorize(public), servers.SSHDAddresses(hosts), servers.Inside(0, m.Server()...))
+	m.key, m.sshd = key, servers.StartSSHD(t, append(opts, servers.Authorize(public), servers.SSHDAddresses(hosts), servers.Inside(0, m.Server()...))...)
 	return m
 }
 

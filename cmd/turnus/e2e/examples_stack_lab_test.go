@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // TestLabExampleStack builds the stack of examples/stack on a real machine: PostgreSQL, an
@@ -62,4 +63,30 @@ func TestLabExampleStack(t *testing.T) {
 	run("it's the first", "3 changed")
 	run("it's the first", "3 unchanged")
 	run("the second one", "1 unchanged, 2 changed")
+}
+
+// TestLabExamplePatchReboot upgrades a package of a real apt by examples/patch-reboot. The login is
+// no root, and nothing asks for a reboot.
+func TestLabExamplePatchReboot(t *testing.T) {
+	t.Parallel()
+	testparts.Need(t, "dpkg-scanpackages", "dpkg-dev")
+	m := exampleMachine(t, 2, servers.SSHDConfig("AuthorizedKeysFile %h/.ssh/authorized_keys"))
+	m.sshd.User = "ops"
+	l := example(t, "patch-reboot", "address: 192.0.2.61", m.reach(0), "address: 192.0.2.62", m.reach(1),
+		`"FREQ=WEEKLY;BYDAY=SU", from: "02:00", to: "06:00"`, `"FREQ=DAILY", from: "00:00", to: "24:00"`)
+	m.on(t, "useradd -m -p '*' ops && mkdir ~ops/.ssh && cp "+m.sshd.Dir+"/authorized_keys ~ops/.ssh/ && chown -R ops ~ops/.ssh && echo 'ops ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/ops")
+	m.on(t, `set -e; mkdir -p /srv/repo; cd /srv
+for version in 1.0 1.1; do
+  mkdir -p b/DEBIAN; printf 'Package: demo\nVersion: %s\nArchitecture: all\nMaintainer: t <t@example.net>\nDescription: t\n' $version >b/DEBIAN/control
+  dpkg-deb --build --root-owner-group b repo/demo_$version.deb
+done
+(cd repo && dpkg-scanpackages -m . >Packages)
+echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list
+rm -rf /etc/apt/sources.list.d/* /var/lib/apt/lists/* /etc/apt/apt.conf.d/* /run/reboot-required
+dpkg -i repo/demo_1.0.deb; systemctl reset-failed`)
+	p := l.start("run", filepath.Join(l.dir, "patch.yaml"), "-i", filepath.Join(l.dir, "hosts.yaml"), "--windows", filepath.Join(l.dir, "windows"))
+	p.wants(0)
+	if version := m.on(t, "dpkg-query -W -f '${Version}' demo"); version != "1.1" || !strings.Contains(p.out.String(), "2 changed") {
+		t.Errorf("demo %s: %s", version, p.out.String())
+	}
 }

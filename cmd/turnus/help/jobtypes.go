@@ -20,7 +20,7 @@ func WriteJobTypePages(w io.Writer, dir string, types []host.Type) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // pages are for everybody
 		return console.Invalid("%v", err)
 	}
-	fmt.Fprint(w, "# Job types\n\nFind the job type of a step here. `turnus plugins docs TYPE` prints its page.\n")
+	fmt.Fprint(w, jobTypesIntro)
 	for _, t := range types {
 		var page bytes.Buffer
 		if err := WriteJobType(&page, t); err != nil {
@@ -35,6 +35,19 @@ func WriteJobTypePages(w io.Writer, dir string, types []host.Type) error {
 	}
 	return nil
 }
+
+// jobTypesIntro is the beginning of the index.
+const jobTypesIntro = "# Job types\n\nFind the job type of a step here. `turnus plugins docs TYPE` prints its page.\n\n" + `A step that fails leaves what it has changed, except with these job types. They roll back a change
+that is not proven, and the step ends as ` + "`" + `rolled_back` + "`" + `:
+
+- ` + "`" + `authorized_key` + "`" + `, if no login with the new keys works
+- ` + "`" + `dnssec.rollover` + "`" + `, if validators report the zone as bogus
+- ` + "`" + `firewall.push` + "`" + `, if no new connection works
+- ` + "`" + `firmware.upgrade` + "`" + `, if the new version does not prove itself
+
+The others need no rollback. A file gets its new content by one rename, so it is the old or the new
+one. Run a failed step again: it does the rest.
+`
 
 // schemaNode is the part of a JSON Schema that documentation shows.
 type schemaNode struct {
