@@ -172,7 +172,7 @@ func (l *lab) session(ctx context.Context, q encrypted.Backend, concurrency int)
 			continue
 		}
 		began := time.Now()
-		if core.Sleep(ctx, l.took) != nil {
+		if core.Pause(ctx, l.took, nil); ctx.Err() != nil {
 			return nil // killed: what it holds is recovered from its session
 		}
 		for _, lease := range res.Leases {

@@ -137,8 +137,9 @@ func TestPassphraseThatWasUnavailable(t *testing.T) {
 		t.Errorf("got %v, asked %d times, expected 2", err, asked)
 	}
 	k, asked, answer = NewKeys(passphrase), 0, "close sesame"
-	if sign(k) == nil || sign(k) == nil || asked != 1 {
-		t.Errorf("asked %d times for a passphrase that does not fit, expected once", asked)
+	first, second := sign(k), sign(k)
+	if first == nil || second == nil || asked != 1 {
+		t.Errorf("got %v and %v, asked %d times for a passphrase that does not fit, expected once", first, second, asked)
 	}
 }
 
