@@ -56,6 +56,29 @@ func TestKeywordsOfRoles(t *testing.T) {
 	}
 }
 
+// Ansible gives the tasks of a dynamic include nothing of the include, except vars.
+func TestKeywordsOfIncludes(t *testing.T) {
+	t.Parallel()
+	for task, want := range map[string]string{
+		"{include_tasks: more.yml, ignore_errors: true}":                 "tasks do not inherit ignore_errors from include_tasks",
+		"{ansible.builtin.include_tasks: more.yml, become: true}":        "tasks do not inherit become from ansible.builtin.include_tasks",
+		"{include_tasks: more.yml, environment: {A: b}}":                 "tasks do not inherit environment from include_tasks",
+		"{include_role: {name: r}, notify: h}":                           "tasks do not inherit notify from include_role",
+		"{include_role: {name: r}, tags: [x]}":                           "tasks do not inherit tags from include_role",
+		"{import_tasks: more.yml, ignore_errors: true, become: true}":    "",
+		"{import_role: {name: r}, notify: h, environment: {A: b}}":       "",
+		"{include_tasks: more.yml, name: n, when: 1 == 1, vars: {x: 1}}": "",
+		"{block: [{include_tasks: more.yml}], ignore_errors: true}":      "",
+	} {
+		got := reasons(t, map[string]string{
+			"site.yml": "- hosts: all\n  tasks: [" + task + ", {command: /bin/b, notify: h}]\n  handlers: [{name: h, command: /bin/h}]\n", "more.yml": "- command: /bin/a\n", "roles/r/tasks/main.yml": "- command: /bin/a\n",
+		}, nil)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", task, got, want)
+		}
+	}
+}
+
 // An include decides once. A task in it that registers the same name does not change the decision.
 func TestConditionOfAnInclude(t *testing.T) {
 	t.Parallel()
