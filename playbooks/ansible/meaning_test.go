@@ -174,6 +174,30 @@ func TestEncryptedFiles(t *testing.T) {
 	}
 }
 
+// Ansible gives the rest of the line of a script to a shell, and args are no text of a shell.
+func TestScriptLines(t *testing.T) {
+	t.Parallel()
+	const shell = "Ansible gives the line of a script to a shell, and args are passed as they are"
+	for line, want := range map[string]string{
+		"a.sh":                             "",
+		"a.sh -v x=1 'two words' \"it's\"": "",
+		"a.sh '$5 | *.gz'":                 "",
+		"a.sh one > /tmp/out":              shell,
+		"a.sh one && b":                    shell,
+		"a.sh $HOME":                       shell,
+		"a.sh \"$HOME\"":                   shell,
+		"a.sh \\'$HOME\\'":                 shell,
+		"a.sh *.gz":                        shell,
+		"a.sh ~/x":                         shell,
+		"a.sh --log a.sh.log":              "Ansible writes its path of the script at each a.sh in the line",
+	} {
+		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - script: >-\n        " + line + "\n", "files/a.sh": "#!/bin/sh\n"}, nil)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", line, got, want)
+		}
+	}
+}
+
 // A var that is null is defined, and default(…) keeps it.
 func TestNull(t *testing.T) {
 	t.Parallel()
