@@ -296,6 +296,11 @@ func (f *file) sshArgs(into *settings, key, text string, line, col int) {
 		f.warn(line, col, "%s: %v; it is left out", key, err)
 		return
 	}
+	jump := &into.ssh.ProxyJump
+	if key == "ansible_ssh_extra_args" {
+		jump = &into.extraJump
+	}
+	*jump = []string{noJump} // arguments replace those of outer layers as a whole
 	for i := 0; i < len(words); i++ {
 		w, arg := words[i], ""
 		switch {
@@ -310,9 +315,9 @@ func (f *file) sshArgs(into *settings, key, text string, line, col int) {
 		name, value, _ := strings.Cut(strings.Replace(arg, " ", "=", 1), "=")
 		switch {
 		case w == "-J":
-			into.ssh.ProxyJump = jumps(arg)
+			*jump = jumps(arg)
 		case w == "-o" && strings.EqualFold(name, "ProxyJump"):
-			into.ssh.ProxyJump = jumps(value)
+			*jump = jumps(value)
 		case w == "-o" && strings.EqualFold(name, "ProxyCommand"):
 			f.warn(line, col, "%s: ProxyCommand is not supported: say -o ProxyJump=HOST instead", key)
 		case w == "-o" && (strings.EqualFold(name, "StrictHostKeyChecking") || strings.EqualFold(name, "UserKnownHostsFile")):

@@ -76,6 +76,31 @@ ansible_python_interpreter=/usr/bin/python3
 	}
 }
 
+// Arguments for ssh replace those of the group, as in Ansible; ssh gets both kinds.
+func TestJumpHostsOfInnerLayers(t *testing.T) {
+	inv := loadText(t, "hosts", `
+bastion ansible_ssh_common_args=''
+direct ansible_ssh_common_args='-o ServerAliveInterval=5'
+other ansible_ssh_common_args='-J second'
+plain
+both ansible_ssh_common_args='-J second' ansible_ssh_extra_args='-J third'
+[extra]
+kept ansible_ssh_common_args=''
+gone ansible_ssh_common_args='' ansible_ssh_extra_args=''
+[extra:vars]
+ansible_ssh_extra_args='-J third'
+[all:vars]
+ansible_ssh_common_args='-o ProxyJump=bastion'
+`)
+	for name, want := range map[string][]string{
+		"bastion": nil, "direct": nil, "other": {"second"}, "plain": {"bastion"}, "both": {"second"}, "kept": {"third"}, "gone": nil,
+	} {
+		if got := mustHost(t, inv, name).SSH.ProxyJump; !slices.Equal(got, want) {
+			t.Errorf("%s: jump %q, expected %q", name, got, want)
+		}
+	}
+}
+
 // Vars reach the queue with the host: no secret of any Ansible plugin may be among them.
 func TestSecretsOfAnsibleAreNoVars(t *testing.T) {
 	secret := []string{
