@@ -230,7 +230,7 @@ func (inh *inherited) keyword(e entry) *doubt {
 		inh.env = append(slices.Clip(inh.env), e.value)
 		return nil
 	case "notify":
-		inh.notify = append(slices.Clip(inh.notify), e.value)
+		inh.notify = []*yaml.Node{e.value} // the innermost alone counts
 		return nil
 	case "ignore_errors":
 		on, d := truth(e.value)
