@@ -174,6 +174,24 @@ func TestEncryptedFiles(t *testing.T) {
 	}
 }
 
+// Ansible removes the header of a template and its carriage returns, also without {{ }} in it.
+func TestTemplatesWithoutExpressions(t *testing.T) {
+	t.Parallel()
+	const refused = "the template has settings or bytes that have no equivalent"
+	for text, want := range map[string]string{
+		"plain\n":                              "",
+		"\xff\n":                               "",
+		"#jinja2: trim_blocks: False\nplain\n": refused,
+		"plain\r\n":                            refused,
+		"\xff {{ 1 }}\n":                       refused,
+	} {
+		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [template: {src: a.j2, dest: /a}]\n", "templates/a.j2": text}, nil)
+		if got != want {
+			t.Errorf("%q: %q, expected %q", text, got, want)
+		}
+	}
+}
+
 // Ansible gives the rest of the line of a script to a shell, and args are no text of a shell.
 func TestScriptLines(t *testing.T) {
 	t.Parallel()
