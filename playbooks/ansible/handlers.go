@@ -111,6 +111,17 @@ func (p *play) notifies(t *draft, n *yaml.Node) *doubt {
 // convertHandlers converts the handlers after the tasks, whose results they may read.
 func (p *play) convertHandlers() error {
 	p.handlers = nil
+	notified := map[*step]bool{}
+	note := func(s *step) {
+		for _, n := range s.notify {
+			for _, h := range n.handlers {
+				notified[h] = true
+			}
+		}
+	}
+	for _, s := range p.steps {
+		note(s)
+	}
 	for i, l := range p.listeners {
 		if l.shadowed && len(l.topics) == 0 {
 			continue
@@ -118,6 +129,11 @@ func (p *play) convertHandlers() error {
 		p.out.Tasks++
 		name := l.step.name
 		delete(p.stepNames, name)
+		if !notified[l.step] && len(p.out.Todos) == 0 { // a task that is left to a person may notify it
+			p.out.Converted++
+			p.out.Notes = append(p.out.Notes, Note{place(p.show(l.inh.file), l.node.Line, l.node.Column), "the handler is left out: no task notifies it"})
+			continue
+		}
 		d := p.handler(l, p.listeners[i+1:])
 		if d != nil && d.fatal != nil {
 			return d.fatal
@@ -130,6 +146,10 @@ func (p *play) convertHandlers() error {
 		l.step.name = name
 		p.stepNames[name] = true
 		p.handlers = append(p.handlers, l.step)
+		note(l.step)
+	}
+	if len(p.handlers) == 0 {
+		p.steps = slices.DeleteFunc(p.steps, func(s *step) bool { return s.flush })
 	}
 	return nil
 }

@@ -165,6 +165,27 @@ func TestWhichHandlersRun(t *testing.T) {
 	}
 }
 
+// A handler that no task notifies never runs in Ansible, and is an error in a playbook.
+func TestHandlersWithoutNotify(t *testing.T) {
+	t.Parallel()
+	const handlers = "  handlers: [{name: a, command: /bin/a, notify: b}, {name: b, command: /bin/b}, {name: c, command: /bin/c}]\n"
+	for tasks, want := range map[string]string{
+		"[{command: x, notify: a}]":                  "[site.yml:3:81]",
+		"[{command: x, notify: b}]":                  "[site.yml:3:14 site.yml:3:81]",
+		"[{command: x}, {meta: flush_handlers}]":     "[site.yml:3:14 site.yml:3:53 site.yml:3:81]",
+		"[{command: x, notify: a}, {no_such: task}]": "[]",
+	} {
+		p := converted(t, Options{Tree: tree(map[string]string{"site.yml": "- hosts: all\n  tasks: " + tasks + "\n" + handlers}), Site: "site.yml"}).Playbooks[0]
+		var places []string
+		for _, n := range p.Notes {
+			places = append(places, n.Place)
+		}
+		if got := fmt.Sprint(places); got != want || p.Tasks-p.Converted != len(p.Todos) {
+			t.Errorf("%s: %s, expected %s\n%s", tasks, got, want, p.Text)
+		}
+	}
+}
+
 // Ansible flushes no handlers where the condition around it is false.
 func TestFlushUnderACondition(t *testing.T) {
 	t.Parallel()
