@@ -241,6 +241,11 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 		}
 	case "ansible_ssh_common_args", "ansible_ssh_extra_args":
 		f.sshArgs(into, key, text, line, col)
+	case "ansible_ssh_args":
+		if strings.Contains(text, "-J") || strings.Contains(strings.ToLower(text), "proxy") {
+			f.warn(line, col, "%s is not used: write its jump host in ansible_ssh_common_args", key)
+		}
+		return false
 	case "ansible_connection":
 		if text != "ssh" && text != "smart" && text != "paramiko" && text != "paramiko_ssh" {
 			f.warn(line, col, "ansible_connection=%s is not supported: the host is reached over SSH", text)
