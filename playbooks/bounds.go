@@ -75,14 +75,14 @@ func numberBounds(x float64, s *jsonschema.Schema) string {
 // opened turns a list or mapping that an expression gave into values of their
 // own, all at the expression's place.
 func (v *value) opened() *value {
-	switch x := v.literal.(type) {
-	case []any:
+	if list, ok := asList(v.literal); ok {
 		out := &value{src: v.src, node: v.node, items: []*value{}}
-		for _, item := range x {
+		for _, item := range list {
 			out.items = append(out.items, &value{src: v.src, node: v.node, literal: item})
 		}
 		return out
-	case map[string]any:
+	}
+	if x, ok := v.literal.(map[string]any); ok {
 		out := &value{src: v.src, node: v.node, fields: []named{}}
 		for _, name := range sortedKeys(x) {
 			out.fields = append(out.fields, named{name, v.node, &value{src: v.src, node: v.node, literal: x[name]}})

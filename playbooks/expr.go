@@ -74,17 +74,26 @@ func (e Expr) List(env Env) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if list, ok := v.([]any); ok {
+	if list, ok := asList(v); ok {
 		return list, nil
 	}
-	if r := reflect.ValueOf(v); v != nil && r.Kind() == reflect.Slice {
-		out := make([]any, r.Len())
-		for i := range out {
-			out[i] = r.Index(i).Interface()
-		}
-		return out, nil
-	}
 	return nil, e.code.fail(env, span{}, problem{message: "gives " + describe(v), expected: "a list", hint: `for a value that may be missing write default(…, [])`})
+}
+
+// asList returns the items of a list. Some functions give lists of one Go type, such as split.
+func asList(v any) ([]any, bool) {
+	if list, ok := v.([]any); ok {
+		return list, true
+	}
+	r := reflect.ValueOf(v)
+	if r.Kind() != reflect.Slice {
+		return nil, false
+	}
+	out := make([]any, r.Len())
+	for i := range out {
+		out[i] = r.Index(i).Interface()
+	}
+	return out, true
 }
 
 // run evaluates with bounded work. The result is a JSON value as far as the env is.

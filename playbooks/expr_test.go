@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -126,6 +127,41 @@ func TestParams(t *testing.T) {
 				t.Errorf("got %s, %v, want %s", got, err, tt.want)
 			}
 		})
+	}
+}
+
+// split gives texts and a range gives whole numbers: lists of one Go type are lists of YAML.
+func TestListsThatFunctionsGive(t *testing.T) {
+	t.Parallel()
+	env := playbooks.Env{Host: web1(), Vars: map[string]any{"text": "a,b"}}
+	o := options(t)
+	o.Types = func(string) (playbooks.Type, bool) {
+		return playbooks.Type{Name: "lab", Params: json.RawMessage(`{"type": "object", "properties": {
+			"names": {"type": "array", "items": {"type": "string"}},
+			"codes": {"type": "array", "items": {"type": "integer"}},
+			"pairs": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}}}`)}, true
+	}
+	for with, want := range map[string]string{
+		`{names: "${{ split(vars.text, ',') }}"}`:   `{"names":["a","b"]}`,
+		`{codes: "${{ 0..2 }}"}`:                    `{"codes":[0,1,2]}`,
+		`{pairs: "${{ [split(vars.text, ',')] }}"}`: `{"pairs":[["a","b"]]}`,
+	} {
+		p, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: true\nvars: {text: \"a,b\"}\nsteps:\n  - {uses: lab, with: "+with+"}\n"), o)
+		if err != nil {
+			t.Errorf("%s: %v", with, err)
+			continue
+		}
+		if got, err := p.Steps[0].With.JSON(env); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v, expected %s", with, got, err, want)
+		}
+	}
+	p, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: true\nvars: {text: \"a,b\"}\nsteps:\n  - {include: steps/s.yaml, with: {zones: \"${{ split(vars.text, ',') }}\"}}\n"),
+		included(t, map[string]string{"steps/s.yaml": "params: {zones: {type: list}}\nsteps: [{uses: command, foreach: params.zones, with: {run: a}}]\n"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if given, err := p.Blocks[0].Given(env); err != nil || !reflect.DeepEqual(given["zones"], []any{"a", "b"}) {
+		t.Errorf("%v, %v", given, err)
 	}
 }
 

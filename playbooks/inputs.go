@@ -218,6 +218,6 @@ func asTexts(v any) (any, bool) {
 		}
 		v = list
 	}
-	list, ok := v.([]any)
-	return v, ok && !slices.ContainsFunc(list, func(item any) bool { _, text := item.(string); return !text })
+	list, ok := asList(v)
+	return list, ok && !slices.ContainsFunc(list, func(item any) bool { _, text := item.(string); return !text })
 }

@@ -241,6 +241,11 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 		}
 	case "ansible_ssh_common_args", "ansible_ssh_extra_args":
 		f.sshArgs(into, key, text, line, col)
+	case "ansible_ssh_args":
+		if strings.Contains(text, "-J") || strings.Contains(strings.ToLower(text), "proxy") {
+			f.warn(line, col, "%s is not used: write its jump host in ansible_ssh_common_args", key)
+		}
+		return false
 	case "ansible_connection":
 		if text != "ssh" && text != "smart" && text != "paramiko" && text != "paramiko_ssh" {
 			f.warn(line, col, "ansible_connection=%s is not supported: the host is reached over SSH", text)
@@ -296,6 +301,11 @@ func (f *file) sshArgs(into *settings, key, text string, line, col int) {
 		f.warn(line, col, "%s: %v; it is left out", key, err)
 		return
 	}
+	jump := &into.ssh.ProxyJump
+	if key == "ansible_ssh_extra_args" {
+		jump = &into.extraJump
+	}
+	*jump = []string{noJump} // arguments replace those of outer layers as a whole
 	for i := 0; i < len(words); i++ {
 		w, arg := words[i], ""
 		switch {
@@ -310,9 +320,9 @@ func (f *file) sshArgs(into *settings, key, text string, line, col int) {
 		name, value, _ := strings.Cut(strings.Replace(arg, " ", "=", 1), "=")
 		switch {
 		case w == "-J":
-			into.ssh.ProxyJump = jumps(arg)
+			*jump = jumps(arg)
 		case w == "-o" && strings.EqualFold(name, "ProxyJump"):
-			into.ssh.ProxyJump = jumps(value)
+			*jump = jumps(value)
 		case w == "-o" && strings.EqualFold(name, "ProxyCommand"):
 			f.warn(line, col, "%s: ProxyCommand is not supported: say -o ProxyJump=HOST instead", key)
 		case w == "-o" && (strings.EqualFold(name, "StrictHostKeyChecking") || strings.EqualFold(name, "UserKnownHostsFile")):

@@ -42,6 +42,8 @@ a ansible_host=10.0.0.1 ansible_port=2200 ansible_user=root ansible_ssh_private_
 b ansible_ssh_common_args='-o ProxyJump=j1,u@j2:22 -o StrictHostKeyChecking=no -C' ansible_become_pass=s3cret
 c ansible_ssh_common_args='-J jump' ansible_connection=local ansible_host="{{ inventory_hostname }}.x"
 d ansible_ssh_common_args='-oProxyCommand="ssh -W %h:%p bastion"' note="{{ x }}"
+e ansible_ssh_args='-o ControlPersist=60s -J bastion'
+f ansible_ssh_args='-o ControlPersist=60s'
 [web:vars]
 ansible_user=web
 ansible_python_interpreter=/usr/bin/python3
@@ -68,10 +70,39 @@ ansible_python_interpreter=/usr/bin/python3
 	for _, part := range []string{
 		":4:1: ansible_ssh_common_args: StrictHostKeyChecking is left out: host keys are always verified", `"-C" is not supported`,
 		":5:1: ansible_connection=local is not supported", "ansible_host holds a Jinja expression",
+		":7:1: ansible_ssh_args is not used: write its jump host in ansible_ssh_common_args",
 		":6:1: ansible_ssh_common_args: ProxyCommand is not supported", `var "note" holds a Jinja expression`,
 	} {
 		if !strings.Contains(all, part) {
 			t.Errorf("no warning %q in\n%s", part, all)
+		}
+	}
+	if n := strings.Count(all, "ansible_ssh_args"); n != 1 {
+		t.Errorf("%d warnings of ansible_ssh_args in\n%s", n, all)
+	}
+}
+
+// Arguments for ssh replace those of the group, as in Ansible; ssh gets both kinds.
+func TestJumpHostsOfInnerLayers(t *testing.T) {
+	inv := loadText(t, "hosts", `
+bastion ansible_ssh_common_args=''
+direct ansible_ssh_common_args='-o ServerAliveInterval=5'
+other ansible_ssh_common_args='-J second'
+plain
+both ansible_ssh_common_args='-J second' ansible_ssh_extra_args='-J third'
+[extra]
+kept ansible_ssh_common_args=''
+gone ansible_ssh_common_args='' ansible_ssh_extra_args=''
+[extra:vars]
+ansible_ssh_extra_args='-J third'
+[all:vars]
+ansible_ssh_common_args='-o ProxyJump=bastion'
+`)
+	for name, want := range map[string][]string{
+		"bastion": nil, "direct": nil, "other": {"second"}, "plain": {"bastion"}, "both": {"second"}, "kept": {"third"}, "gone": nil,
+	} {
+		if got := mustHost(t, inv, name).SSH.ProxyJump; !slices.Equal(got, want) {
+			t.Errorf("%s: jump %q, expected %q", name, got, want)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 // settings are the settings of hosts in one layer. An empty one is not set there.
 type settings struct {
 	ssh       core.SSH
+	extraJump []string // of ansible_ssh_extra_args; ssh prefers those of ssh
 	windowSet string
 	pool      string
 	address   string
@@ -61,6 +62,7 @@ func (s *settings) over(top *settings) {
 	s.overLogin(top)
 	s.become.over(top.become)
 	overrideList(&a.ProxyJump, b.ProxyJump)
+	overrideList(&s.extraJump, top.extraJump)
 	overrideList(&a.HostKeys, b.HostKeys)
 	overrideList(&a.Principals, b.Principals)
 	overrideList(&a.SourceAddrs, b.SourceAddrs)
@@ -416,8 +418,9 @@ func (b *builder) finish(inv *Inventory, e *entry, s *settings, under *base) {
 		WindowSet: s.windowSet, Groups: under.groups, Labels: s.labels, Vars: s.vars, SSH: s.ssh,
 		Become: s.become.host(),
 	}
-	if slices.Equal(h.SSH.ProxyJump, []string{"none"}) {
-		h.SSH.ProxyJump = nil
+	h.SSH.ProxyJump = hops(s.ssh.ProxyJump)
+	if h.SSH.ProxyJump == nil {
+		h.SSH.ProxyJump = hops(s.extraJump)
 	}
 	if h.Pool == "" {
 		h.Pool = b.poolOf(e, &h)
@@ -443,6 +446,16 @@ func (b *builder) finish(inv *Inventory, e *entry, s *settings, under *base) {
 	if !s.login.None() {
 		inv.logins[h.Name] = s.login
 	}
+}
+
+// noJump removes jump hosts of outer layers.
+const noJump = "none"
+
+func hops(jump []string) []string {
+	if slices.Equal(jump, []string{noJump}) {
+		return nil
+	}
+	return jump
 }
 
 // poolOf finds the pool that claims a host. Two that do are a mistake.

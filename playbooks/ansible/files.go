@@ -194,7 +194,8 @@ func templateFile(t *draft) *doubt {
 		return unread(err)
 	}
 	text := string(data)
-	if !hasJinja(text) {
+	removed := strings.Contains(text, "#jinja2:") || strings.Contains(text, "\r") // by Ansible
+	if !hasJinja(text) && !removed {
 		t.step.with.add("source", source)
 		return t.written()
 	}
@@ -204,7 +205,7 @@ func templateFile(t *draft) *doubt {
 	if len(data) > maxInline {
 		return doubtf("the template is larger than 64 KiB").hint("a Go template: with: {template: FILE}")
 	}
-	if _, _, bad := notUTF8(data); bad || strings.Contains(text, "#jinja2:") || strings.Contains(text, "\r") {
+	if _, _, bad := notUTF8(data); bad || removed {
 		return doubtf("the template has settings or bytes that have no equivalent").hint("a Go template: with: {template: FILE}")
 	}
 	content, d := t.scope.text(text)

@@ -17,7 +17,8 @@ type listener struct {
 	name   string
 	topics []string
 
-	shadowed bool // a later handler has its name
+	shadowed bool   // another handler of its name runs
+	twin     string // place of a handler of the same name and list
 }
 
 // notice is a name in notify, and the handlers that it reaches.
@@ -52,6 +53,7 @@ func (p *play) listen(list *yaml.Node, inh inherited) error {
 	if list == nil || yamlread.IsNull(list) {
 		return nil
 	}
+	others := len(p.listeners)
 	for _, n := range list.Content {
 		if n.Kind != yaml.MappingNode {
 			return p.fail(inh.file, n.Line, n.Column, yamlread.Fault{Message: "this is not a handler", Expected: "a mapping with a name and a module"})
@@ -63,8 +65,12 @@ func (p *play) listen(list *yaml.Node, inh inherited) error {
 		if v := child(n, "listen"); v != nil {
 			l.topics, _ = words(v)
 		}
-		for _, before := range p.listeners { // the last one of a name is the one that Ansible runs
-			if l.name == "" || before.name != l.name {
+		for i, before := range p.listeners { // Ansible runs the one of the last list
+			if l.name == "" || before.name != l.name || before.shadowed {
+				continue
+			}
+			if i >= others {
+				before.twin, l.shadowed = place(p.show(inh.file), n.Line, n.Column), true
 				continue
 			}
 			before.shadowed = true
@@ -105,6 +111,17 @@ func (p *play) notifies(t *draft, n *yaml.Node) *doubt {
 // convertHandlers converts the handlers after the tasks, whose results they may read.
 func (p *play) convertHandlers() error {
 	p.handlers = nil
+	notified := map[*step]bool{}
+	note := func(s *step) {
+		for _, n := range s.notify {
+			for _, h := range n.handlers {
+				notified[h] = true
+			}
+		}
+	}
+	for _, s := range p.steps {
+		note(s)
+	}
 	for i, l := range p.listeners {
 		if l.shadowed && len(l.topics) == 0 {
 			continue
@@ -112,6 +129,11 @@ func (p *play) convertHandlers() error {
 		p.out.Tasks++
 		name := l.step.name
 		delete(p.stepNames, name)
+		if !notified[l.step] && len(p.out.Todos) == 0 { // a task that is left to a person may notify it
+			p.out.Converted++
+			p.out.Notes = append(p.out.Notes, Note{place(p.show(l.inh.file), l.node.Line, l.node.Column), "the handler is left out: no task notifies it"})
+			continue
+		}
 		d := p.handler(l, p.listeners[i+1:])
 		if d != nil && d.fatal != nil {
 			return d.fatal
@@ -124,6 +146,10 @@ func (p *play) convertHandlers() error {
 		l.step.name = name
 		p.stepNames[name] = true
 		p.handlers = append(p.handlers, l.step)
+		note(l.step)
+	}
+	if len(p.handlers) == 0 {
+		p.steps = slices.DeleteFunc(p.steps, func(s *step) bool { return s.flush })
 	}
 	return nil
 }
@@ -141,6 +167,9 @@ func (p *play) handler(l *listener, later []*listener) *doubt {
 	}
 	if module, _ := moduleOf(l.node); includes[base(module)] || base(module) == "meta" || child(l.node, "block") != nil {
 		return doubtf("a handler that is a block, an include or a meta task has no equivalent")
+	}
+	if l.twin != "" {
+		return doubtf("the handler at %s has the same name: Ansible runs the first of a list, and documents that it runs the last", l.twin).hint("a name of its own for each handler")
 	}
 	steps, _, d := p.task(l.node, inh)
 	if d != nil {

@@ -56,6 +56,29 @@ func TestKeywordsOfRoles(t *testing.T) {
 	}
 }
 
+// Ansible gives the tasks of a dynamic include nothing of the include, except vars.
+func TestKeywordsOfIncludes(t *testing.T) {
+	t.Parallel()
+	for task, want := range map[string]string{
+		"{include_tasks: more.yml, ignore_errors: true}":                 "tasks do not inherit ignore_errors from include_tasks",
+		"{ansible.builtin.include_tasks: more.yml, become: true}":        "tasks do not inherit become from ansible.builtin.include_tasks",
+		"{include_tasks: more.yml, environment: {A: b}}":                 "tasks do not inherit environment from include_tasks",
+		"{include_role: {name: r}, notify: h}":                           "tasks do not inherit notify from include_role",
+		"{include_role: {name: r}, tags: [x]}":                           "tasks do not inherit tags from include_role",
+		"{import_tasks: more.yml, ignore_errors: true, become: true}":    "",
+		"{import_role: {name: r}, notify: h, environment: {A: b}}":       "",
+		"{include_tasks: more.yml, name: n, when: 1 == 1, vars: {x: 1}}": "",
+		"{block: [{include_tasks: more.yml}], ignore_errors: true}":      "",
+	} {
+		got := reasons(t, map[string]string{
+			"site.yml": "- hosts: all\n  tasks: [" + task + ", {command: /bin/b, notify: h}]\n  handlers: [{name: h, command: /bin/h}]\n", "more.yml": "- command: /bin/a\n", "roles/r/tasks/main.yml": "- command: /bin/a\n",
+		}, nil)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", task, got, want)
+		}
+	}
+}
+
 // An include decides once. A task in it that registers the same name does not change the decision.
 func TestConditionOfAnInclude(t *testing.T) {
 	t.Parallel()
@@ -147,6 +170,48 @@ func TestEncryptedFiles(t *testing.T) {
 		files["templates/key"] = files["files/key"]
 		if got := strings.ReplaceAll(reasons(t, files, nil), "templates/", "files/"); got != want {
 			t.Errorf("%s: %q, expected %q", task, got, want)
+		}
+	}
+}
+
+// Ansible removes the header of a template and its carriage returns, also without {{ }} in it.
+func TestTemplatesWithoutExpressions(t *testing.T) {
+	t.Parallel()
+	const refused = "the template has settings or bytes that have no equivalent"
+	for text, want := range map[string]string{
+		"plain\n":                              "",
+		"\xff\n":                               "",
+		"#jinja2: trim_blocks: False\nplain\n": refused,
+		"plain\r\n":                            refused,
+		"\xff {{ 1 }}\n":                       refused,
+	} {
+		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [template: {src: a.j2, dest: /a}]\n", "templates/a.j2": text}, nil)
+		if got != want {
+			t.Errorf("%q: %q, expected %q", text, got, want)
+		}
+	}
+}
+
+// Ansible gives the rest of the line of a script to a shell, and args are no text of a shell.
+func TestScriptLines(t *testing.T) {
+	t.Parallel()
+	const shell = "Ansible gives the line of a script to a shell, and args are passed as they are"
+	for line, want := range map[string]string{
+		"a.sh":                             "",
+		"a.sh -v x=1 'two words' \"it's\"": "",
+		"a.sh '$5 | *.gz'":                 "",
+		"a.sh one > /tmp/out":              shell,
+		"a.sh one && b":                    shell,
+		"a.sh $HOME":                       shell,
+		"a.sh \"$HOME\"":                   shell,
+		"a.sh \\'$HOME\\'":                 shell,
+		"a.sh *.gz":                        shell,
+		"a.sh ~/x":                         shell,
+		"a.sh --log a.sh.log":              "Ansible writes its path of the script at each a.sh in the line",
+	} {
+		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - script: >-\n        " + line + "\n", "files/a.sh": "#!/bin/sh\n"}, nil)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", line, got, want)
 		}
 	}
 }

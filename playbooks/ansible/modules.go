@@ -201,6 +201,10 @@ func script(t *draft) *doubt {
 		return doubtf("the script is not given")
 	case hasJinja(line):
 		return doubtf("a script with {{ }} in its line has no equivalent").hint("uses: script, with: {source: FILE, args: [${{ … }}]}")
+	case shellReads(line):
+		return doubtf("Ansible gives the line of a script to a shell, and args are passed as they are").hint("uses: script, and what the shell does as lines of the script")
+	case strings.Count(line, words[0]) > 1:
+		return doubtf("Ansible writes its path of the script at each %s in the line", clip(words[0])).hint("uses: script, with: {source: FILE, args: […]}")
 	}
 	source, d := t.source(words[0], "files")
 	if d != nil {

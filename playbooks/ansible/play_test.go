@@ -117,14 +117,13 @@ func TestHandlersKeepOrderAndTopics(t *testing.T) {
     - {command: b, notify: [topic]}
     - {command: c, notify: nobody}
   handlers:
-    - {name: first, command: one}
     - {name: second, command: two, listen: topic}
     - {name: third, command: three, listen: [topic, other]}
     - {name: fourth, command: four, notify: first}
     - {name: first, command: newer}
 `,
 		"roles/base/tasks/main.yml":    "- {command: r, notify: of role}\n",
-		"roles/base/handlers/main.yml": "- {name: of role, command: role}\n",
+		"roles/base/handlers/main.yml": "- {name: of role, command: role}\n- {name: first, command: one}\n",
 	})})
 	p := r.Playbooks[0]
 	for _, want := range []string{"notify: [first]", "- flush: handlers", "notify: [second, third]", "reason: no handler is named nobody", "notify: [of role]", "run: newer", "on_failure: run"} {
@@ -143,6 +142,69 @@ func TestHandlersKeepOrderAndTopics(t *testing.T) {
 	}
 	if strings.Contains(p.Text, "run: one\n") || p.Tasks != 9 || p.Converted != 8 || len(p.Todos) != 1 {
 		t.Errorf("%d of %d\n%s", p.Converted, p.Tasks, p.Text)
+	}
+}
+
+// Ansible runs the first handler of a name in one list, and those of the innermost notify.
+func TestWhichHandlersRun(t *testing.T) {
+	t.Parallel()
+	const handlers = "  handlers: [{name: a, command: /bin/a}, {name: b, command: /bin/b}]\n"
+	for play, want := range map[string]string{
+		"  tasks: [{block: [{command: x, notify: b}], notify: a}, {command: y, notify: a}]\n" + handlers:                    "notify: [b]\n",
+		"  tasks: [{block: [{command: x}], notify: a}, {command: y, notify: b}]\n" + handlers:                               "notify: [a]\n",
+		"  tasks: [{block: [{block: [{command: x}], notify: b}], notify: a}, {command: y, notify: a}]\n" + handlers:         "notify: [b]\n",
+		"  tasks: [{command: x, notify: a}]\n  handlers:\n  - {name: a, command: /bin/a}\n  - {name: a, command: /bin/b}\n": "reason: 'the handler at site.yml:5:5 has the same name",
+	} {
+		p := converted(t, Options{Tree: tree(map[string]string{"site.yml": "- hosts: all\n" + play}), Site: "site.yml"}).Playbooks[0]
+		if !strings.Contains(p.Text, want) || strings.Contains(p.Text, "notify: [a, b]") || strings.Contains(p.Text, "notify: [b, a]") {
+			t.Errorf("%s: no %q in\n%s", play, want, p.Text)
+		}
+		if len(p.Todos) > 0 && p.Todos[0].Place != "site.yml:4:5" {
+			t.Errorf("%v", p.Todos)
+		}
+	}
+}
+
+// A handler that no task notifies never runs in Ansible, and is an error in a playbook.
+func TestHandlersWithoutNotify(t *testing.T) {
+	t.Parallel()
+	const handlers = "  handlers: [{name: a, command: /bin/a, notify: b}, {name: b, command: /bin/b}, {name: c, command: /bin/c}]\n"
+	for tasks, want := range map[string]string{
+		"[{command: x, notify: a}]":                  "[site.yml:3:81]",
+		"[{command: x, notify: b}]":                  "[site.yml:3:14 site.yml:3:81]",
+		"[{command: x}, {meta: flush_handlers}]":     "[site.yml:3:14 site.yml:3:53 site.yml:3:81]",
+		"[{command: x, notify: a}, {no_such: task}]": "[]",
+	} {
+		p := converted(t, Options{Tree: tree(map[string]string{"site.yml": "- hosts: all\n  tasks: " + tasks + "\n" + handlers}), Site: "site.yml"}).Playbooks[0]
+		var places []string
+		for _, n := range p.Notes {
+			places = append(places, n.Place)
+		}
+		if got := fmt.Sprint(places); got != want || p.Tasks-p.Converted != len(p.Todos) {
+			t.Errorf("%s: %s, expected %s\n%s", tasks, got, want, p.Text)
+		}
+	}
+}
+
+// Ansible flushes no handlers where the condition around it is false.
+func TestFlushUnderACondition(t *testing.T) {
+	t.Parallel()
+	const refused = "handlers are not flushed under a condition"
+	for task, want := range map[string]string{
+		"{meta: flush_handlers}":                                "",
+		"{block: [{meta: flush_handlers}], tags: [x]}":          "",
+		"{block: [{meta: flush_handlers}], when: x is defined}": refused,
+		"{import_tasks: flush.yml, when: x is defined}":         refused,
+		"{include_tasks: flush.yml, when: x is defined}":        refused,
+		"{block: [{import_tasks: flush.yml}], when: 1 == 1}":    refused,
+	} {
+		got := reasons(t, map[string]string{
+			"site.yml":  "- hosts: all\n  tasks: [{command: a, notify: h}, " + task + "]\n  handlers: [{name: h, command: b}]\n",
+			"flush.yml": "- meta: flush_handlers\n",
+		}, someHosts)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", task, got, want)
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ func (p *play) task(n *yaml.Node, inh inherited) (steps []*step, what string, d 
 		return nil, module, inh.doubt
 	}
 	if base(module) == "meta" {
-		return p.meta(n, arg)
+		return p.meta(n, arg, inh)
 	}
 	if base(module) == "debug" {
 		return nil, module, p.debug(n, inh)
@@ -121,7 +121,7 @@ func title(n *yaml.Node) string {
 var jinjaOut = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{\s*([^{}]*?)\s*\}\}`) })
 
 // meta converts a meta task.
-func (p *play) meta(n, arg *yaml.Node) ([]*step, string, *doubt) {
+func (p *play) meta(n, arg *yaml.Node, inh inherited) ([]*step, string, *doubt) {
 	if len(n.Content) > 4 || len(n.Content) == 4 && child(n, "name") == nil {
 		return nil, "meta", doubtf("meta with other keywords has no equivalent")
 	}
@@ -129,6 +129,9 @@ func (p *play) meta(n, arg *yaml.Node) ([]*step, string, *doubt) {
 	case "flush_handlers":
 		if p.nested > 0 {
 			return nil, "meta", doubtf("handlers are not flushed in a block with rescue or always").hint("the restart as a task of the block")
+		}
+		if len(inh.when) > 0 {
+			return nil, "meta", doubtf("handlers are not flushed under a condition").hint("meta: flush_handlers outside of the condition, or the restart as a task")
 		}
 		p.section = len(p.steps) + 1
 		return []*step{{flush: true, comment: comment(n)}}, "meta", nil

@@ -230,7 +230,7 @@ func (inh *inherited) keyword(e entry) *doubt {
 		inh.env = append(slices.Clip(inh.env), e.value)
 		return nil
 	case "notify":
-		inh.notify = append(slices.Clip(inh.notify), e.value)
+		inh.notify = []*yaml.Node{e.value} // the innermost alone counts
 		return nil
 	case "ignore_errors":
 		on, d := truth(e.value)
@@ -331,8 +331,12 @@ func (p *play) includeKeywords(n *yaml.Node, module string, inh *inherited) *dou
 		if d := inh.keyword(e); d != nil {
 			return d
 		}
-		if e.key == "tags" && dynamic {
-			return doubtf("tags of %s are not those of its tasks", module).hint("import_tasks, or tags on each task")
+		if dynamic && e.key != "name" && e.key != "when" && e.key != "vars" {
+			static := "import_tasks"
+			if base(module) == "include_role" {
+				static = "import_role"
+			}
+			return doubtf("tasks do not inherit %s from %s", e.key, module).hint("%s, or %s on each task", static, e.key)
 		}
 	}
 	if dynamic { // decides once, before its tasks do

@@ -199,6 +199,7 @@ func rendered(parts []part) (string, *doubt) {
 var (
 	safeWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`) })
 	holder   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\x{E000}-\x{F8FF}]`) })
+	literals = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`'[^']*'`) })
 	environ  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$[A-Za-z_{]`) })
 )
 
@@ -307,6 +308,14 @@ func (t term) safe() *doubt {
 		}
 	}
 	return nil
+}
+
+// shellReads reports whether a shell may read a line as more than words and quotes.
+func shellReads(line string) bool {
+	if !strings.ContainsAny(line, "\"\\") {
+		line = literals().ReplaceAllString(line, "")
+	}
+	return strings.ContainsAny(strings.TrimSpace(line), "$`<>|&;()*?[]{}~#\r\n")
 }
 
 // splitWords splits as Python's shlex does: quotes, and \ outside of single quotes.
