@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -83,6 +84,8 @@ func AppendCSV(to []byte, row []any) []byte {
 			to = appendCell(to, string(v))
 		case string:
 			to = appendCell(to, v)
+		default:
+			to = appendCell(to, fmt.Sprint(v))
 		}
 	}
 	return append(to, "\r\n"...)

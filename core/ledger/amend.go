@@ -47,7 +47,7 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 		if err := t.row(ctx, `SELECT amended_by FROM runs WHERE seq = $1`, run.seq).Scan(&by); err != nil {
 			return err
 		}
-		before, phase := *run, amendedPhase(run.Phase, n.Approvals)
+		before, phase := *run, amendedPhase(run.Phase, &n)
 		*run, err = scanRun(t.row(ctx, `UPDATE runs SET playbook = $2, revision = $3, criticality = $4, approvals = $5, total = $6, phase = $7, amended_by = $8, sources = $9, check_mode = $10,
 			reason = CASE WHEN phase = $7 THEN reason ELSE '' END, content = content + 1, claimed_by = '', claimed_until = 0, version = version + 1 WHERE seq = $1 RETURNING `+runColumns,
 			run.seq, n.Playbook, n.Revision, n.Criticality, n.Approvals, len(n.Jobs), string(phase), withAmender(by, who), encodeSources(n.Sources), asNumber(n.Check)))
@@ -81,15 +81,17 @@ func amended(all, who string) bool {
 }
 
 // amendedPhase is where a run stands after it was amended. One that needs approvals waits for them,
-// also where somebody had paused it or let it continue: only an approval may make it start.
-func amendedPhase(before Phase, approvals int) Phase {
+// also where somebody had paused it or let it continue: only an approval may make it start. One
+// that was paused stays so.
+func amendedPhase(before Phase, n *NewRun) Phase {
 	switch before {
-	case PhaseQueued, PhasePaused, PhaseActive:
-		if approvals > 0 {
+	case PhaseQueued, PhasePaused, PhaseActive, PhaseAwaiting:
+		switch {
+		case n.Approvals > 0:
 			return PhaseAwaiting
-		}
-	case PhaseAwaiting:
-		if approvals == 0 {
+		case n.Paused:
+			return PhasePaused
+		case before == PhaseAwaiting:
 			return PhaseQueued
 		}
 	case PhaseStopped, PhaseCancelled, PhaseFinished:

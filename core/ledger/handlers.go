@@ -215,6 +215,7 @@ func (l *Ledger) DropHandlers(ctx context.Context, s Scope, who string, f Handle
 		if len(dropped) == 0 {
 			return fmt.Errorf("playbook %s has no such pending handler: %w", clean(f.Playbook, maxID), core.ErrNotFound)
 		}
+		var entries []Entry // written last: audit locks the head of the chain
 		for from := 0; from < len(dropped); {
 			part := dropped[from:min(from+auditHandlers, len(dropped))]
 			for i := range part { // an entry is of one tenant
@@ -223,12 +224,14 @@ func (l *Ledger) DropHandlers(ctx context.Context, s Scope, who string, f Handle
 					break
 				}
 			}
-			if err := l.dropHandlers(ctx, t, who, part); err != nil {
+			e, err := dropHandlers(ctx, t, who, part)
+			if err != nil {
 				return err
 			}
+			entries = append(entries, e)
 			from += len(part)
 		}
-		return nil
+		return l.auditAll(ctx, t, entries)
 	})
 	return dropped, err
 }
@@ -236,19 +239,19 @@ func (l *Ledger) DropHandlers(ctx context.Context, s Scope, who string, f Handle
 // auditHandlers is how many dropped handlers one entry of the audit log has, which is bounded.
 const auditHandlers = 20
 
-func (l *Ledger) dropHandlers(ctx context.Context, t *tx, who string, part []PendingHandler) error {
+// dropHandlers removes handlers of one tenant and returns their entry of the audit log.
+func dropHandlers(ctx context.Context, t *tx, who string, part []PendingHandler) (Entry, error) {
 	for i := range part {
 		if _, err := t.exec(ctx, `DELETE FROM handlers WHERE seq = $1`, part[i].seq); err != nil {
-			return err
+			return Entry{}, err
 		}
 	}
 	before, err := json.Marshal(part)
 	if err != nil {
-		return err
+		return Entry{}, err
 	}
 	if len(before) > MaxAuditJSON { // long names: the entry has their number, the response has the names
 		before = fmt.Appendf(nil, `{"dropped":%d}`, len(part))
 	}
-	_, err = l.audit(ctx, t, Entry{Who: who, Tenant: part[0].Tenant, Action: "handlers.drop", Kind: "playbook", Subject: part[0].Playbook, Before: before, After: json.RawMessage(`[]`)})
-	return err
+	return Entry{Who: who, Tenant: part[0].Tenant, Action: "handlers.drop", Kind: "playbook", Subject: part[0].Playbook, Before: before, After: json.RawMessage(`[]`)}, nil
 }

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // hostHandlers returns the handlers that one playbook's runs of a tenant take over.
@@ -104,5 +106,52 @@ func testHandlers(t *testing.T, b *backend) {
 	entries, _, err := l.AuditLog(ctx, ledger.Tenants("a"), ledger.AuditFilter{}, ledger.Page{Limit: 1})
 	if err != nil || len(entries) != 1 || entries[0].Action != "handlers.drop" || entries[0].Who != "ann" {
 		t.Errorf("%+v, %v", entries, err)
+	}
+}
+
+// Dropping many handlers waits for the rows of all before it locks the audit log: who has one of
+// them and writes an entry would wait for it, and it for them.
+func TestPostgresDropHandlersLocksTheAuditLogLast(t *testing.T) {
+	t.Parallel()
+	url := servers.StartPostgres(t).Database(t)
+	l, ctx := open(t, url), t.Context()
+	run := accept(t, l, newRun("r1", "a", 1))
+	var hosts []string
+	for i := range 50 { // several entries of the audit log
+		hosts = append(hosts, fmt.Sprint("host-", i))
+	}
+	if err := l.LeaveHandlers(ctx, run, hosts, []string{"web"}); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	other, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Rollback() }()
+	do := func(query string) {
+		t.Helper()
+		if _, err := other.ExecContext(ctx, query); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+	}
+	do(`SELECT 1 FROM handlers ORDER BY seq DESC LIMIT 1 FOR UPDATE`)
+	dropped := make(chan error, 1)
+	go func() {
+		_, err := l.DropHandlers(ctx, ledger.AllTenants(), "ann", ledger.HandlerFilter{Playbook: run.Playbook})
+		dropped <- err
+	}()
+	do(`DO $$ BEGIN WHILE NOT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$`)
+	do(`SELECT 1 FROM audit_head WHERE one = 1 FOR UPDATE NOWAIT`)
+	if err := errors.Join(other.Rollback(), <-dropped); err != nil {
+		t.Fatal(err)
+	}
+	entries, _, err := l.AuditLog(ctx, ledger.AllTenants(), ledger.AuditFilter{Action: "handlers.drop"}, ledger.Page{})
+	if err != nil || len(entries) != 3 {
+		t.Errorf("%d entries, %v, expected 3: %+v", len(entries), err, entries)
 	}
 }

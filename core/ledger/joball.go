@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/turnus/turnus/core"
@@ -19,17 +18,11 @@ const (
 // that have one. Which are listed of a run that is not in scope is as with Jobs. A page may have
 // fewer than were asked for, or none, and more behind it.
 func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open bool, p Page) (jobs []Job, next string, err error) {
-	at, more, err := p.at("jobs", 1, 0)
+	after, err := p.afterJob()
 	if err != nil {
 		return nil, "", err
 	}
-	from := 0
-	if more {
-		if at.Key[0] < -1 {
-			return nil, "", fmt.Errorf("cursor %q is not one of the list of jobs: %w", p.Cursor, core.ErrInvalid)
-		}
-		from = int(at.Key[0]) + 1
-	}
+	from := int(after) + 1
 	run, err := l.Run(ctx, AllTenants(), id)
 	if err != nil {
 		return nil, "", err

@@ -19,13 +19,9 @@ type JobFilter struct {
 // by one. Of a run that is not in scope it lists those on hosts of tenants in scope; where there
 // are none such, the run is not found.
 func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Page) (jobs []Job, next string, err error) {
-	at, more, err := p.at("jobs", 1, 0)
+	after, err := p.afterJob()
 	if err != nil {
 		return nil, "", err
-	}
-	after := int64(-1)
-	if more {
-		after = at.Key[0]
 	}
 	if f.Outcome != "" && !f.Outcome.Valid() {
 		return nil, "", fmt.Errorf("outcome %q, expected one of %v: %w", f.Outcome, core.Outcomes(), core.ErrInvalid)
@@ -54,6 +50,20 @@ func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Pa
 	}
 	jobs, next = cut(jobs, p, func(j Job) cursor { return cursor{List: "jobs", Key: []int64{int64(j.Index)}} })
 	return jobs, next, nil
+}
+
+// afterJob is the index of the job before the page; -1 for the first page.
+func (p Page) afterJob() (int64, error) {
+	at, more, err := p.at("jobs", 1, 0)
+	switch {
+	case err != nil:
+		return 0, err
+	case !more:
+		return -1, nil
+	case at.Key[0] < -1 || at.Key[0] >= MaxJobs:
+		return 0, fmt.Errorf("cursor %q is not one of the list of jobs: use what came with the page before: %w", p.Cursor, core.ErrInvalid)
+	}
+	return at.Key[0], nil
 }
 
 func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, after int64, p Page) ([]Job, error) {

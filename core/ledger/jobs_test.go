@@ -1,7 +1,9 @@
 package ledger_test
 
 import (
+	"encoding/base64"
 	"fmt"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -63,6 +65,13 @@ func testJobList(t *testing.T, b *backend) {
 	wantErr(t, err, core.ErrNotFound, "jobs of no run")
 	_, _, err = l.Jobs(t.Context(), ledger.AllTenants(), "r1", ledger.JobFilter{Outcome: "great"}, ledger.Page{})
 	wantErr(t, err, core.ErrInvalid, "an outcome that is none")
+	for _, index := range []int64{math.MinInt64, -2, ledger.MaxJobs, math.MaxInt64} {
+		p := ledger.Page{Cursor: base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"l":"jobs","k":[%d]}`, index))}
+		_, _, err = l.Jobs(t.Context(), ledger.AllTenants(), "r1", ledger.JobFilter{}, p)
+		wantErr(t, err, core.ErrInvalid, fmt.Sprint("jobs after ", index))
+		_, _, err = l.AllJobs(t.Context(), ledger.AllTenants(), "r1", "", false, p)
+		wantErr(t, err, core.ErrInvalid, fmt.Sprint("all jobs after ", index))
+	}
 }
 
 // testAllJobs lists the jobs of testJobList's run with those that have no outcome.

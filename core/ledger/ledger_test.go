@@ -122,6 +122,7 @@ var conformance = []struct {
 	{"cancel several", testCancelAll},
 	{"amend", testAmend},
 	{"amend awaits approvals", testAmendAwaits},
+	{"amend pauses", testAmendPauses},
 	{"shares as seen", testSharesAsSeen},
 	{"sources of a run", testSources},
 	{"dry runs", testDryRuns},

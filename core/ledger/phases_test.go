@@ -294,6 +294,37 @@ func testAmendAwaits(t *testing.T, b *backend) {
 	sound(t, l)
 }
 
+// An amendment that asks for it pauses the run, unless the run also needs approvals.
+func testAmendPauses(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	amend := func(n ledger.NewRun, version int64) (ledger.Run, error) {
+		return l.Amend(ctx, ledger.AllTenants(), "alice", n.ID, ledger.Amendment{Version: version, New: n})
+	}
+	for id, phase := range map[string]ledger.Phase{"queued": "", "active": ledger.PhaseActive, "paused": ledger.PhasePaused, "awaiting": ledger.PhaseAwaiting} {
+		n := newRun(id, "", 1)
+		if phase == ledger.PhaseAwaiting {
+			n.Approvals = 1
+		}
+		r := accept(t, l, n)
+		if phase == ledger.PhaseActive || phase == ledger.PhasePaused {
+			r = must[ledger.Run](t)(l.SetPhase(ctx, ledger.AllTenants(), "alice", id, phase, ""))
+		}
+		n.Approvals, n.Paused = 1, true
+		_, err := amend(n, r.Version)
+		wantErr(t, err, core.ErrInvalid, id+": paused, and waiting for an approval")
+		n.Approvals = 0
+		if r, err = amend(n, r.Version); err != nil || r.Phase != ledger.PhasePaused {
+			t.Fatalf("%s: %+v, %v", id, r, err)
+		}
+		n.Paused = false
+		if r, err = amend(n, r.Version); err != nil || r.Phase != ledger.PhasePaused {
+			t.Errorf("%s, amended once more: %+v, %v", id, r, err)
+		}
+	}
+	sound(t, l)
+}
+
 func claimed(claims []ledger.Claim) (ids string) {
 	for _, c := range claims {
 		ids += c.Run.ID + " "

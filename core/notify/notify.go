@@ -184,8 +184,11 @@ func (s *Service) Run(ctx context.Context) {
 		s.sendAll(ctx, &sending)
 		if time.Since(pruned) > pruneEvery {
 			pruned = time.Now()
-			if _, err := s.cfg.Ledger.PruneNotifications(ctx, pruneMax); err != nil && ctx.Err() == nil {
+			switch n, err := s.cfg.Ledger.PruneNotifications(ctx, pruneMax); {
+			case err != nil && ctx.Err() == nil:
 				s.cfg.Log.Warn("old notifications could not be forgotten", "error", err)
+			case n >= pruneMax: // there may be more: continue with the next poll
+				pruned = time.Time{}
 			}
 		}
 		select {

@@ -2,9 +2,11 @@ package notify
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -499,4 +501,24 @@ func TestNewsThatCannotBeKept(t *testing.T) {
 	b.Report(News{Kind: policy.QueueAway, Subject: "queue", Text: "the queue is away"}, 0)
 	b.start()
 	until(t, "the second", func() bool { return len(r.notices()) > 0 })
+}
+
+// As many old notifications as there are go one poll after another: they can be made as fast.
+func TestOldNotificationsAreForgottenWithoutAPause(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	l, err := ledger.Open(t.Context(), "sqlite:"+file, ledger.Options{})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	db, err := sql.Open("sqlite", file)
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), `INSERT INTO notifications (id, service, tenant, channel, medium, kind, subject, run, state, made, begun, due, settled)
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) SELECT 'n' || i, 0, 'acme', 'ops', 'webhook', 'k', 's', '', 'sent', 1, 1, 1, 1 FROM n`, 2*pruneMax+1)
+	must(t, errors.Join(err, db.Close()))
+	b := newBed(t, l, hook("http://127.0.0.1:1"))
+	if len(b.all(ledger.NotificationSent)) == 0 {
+		t.Fatal("there is nothing to forget")
+	}
+	b.start()
+	until(t, "all to be forgotten", func() bool { b.Notify(); return len(b.all("")) == 0 })
 }

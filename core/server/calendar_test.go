@@ -113,3 +113,17 @@ func TestCalendarOfASetThatOnlyAPlaybookNames(t *testing.T) {
 		}
 	}
 }
+
+// A tenant hears that other runs have a share of the workers, and not how many.
+func TestAForecastDoesNotCountTheRunsOfOthers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run, err := b.ledger.Run(t.Context(), ledger.AllTenants(), b.launch("acme", api.NewRun{}).ID)
+	must(t, err)
+	e, err := b.server.estimate(t.Context(), &run)
+	must(t, err)
+	e.Binding, e.shared = forecast.Constraint{Cause: forecast.ByConcurrency}, 42
+	if shown := e.show().Binds; shown == nil || !strings.Contains(shown.Text, "other runs") || strings.Contains(shown.Text, "42") {
+		t.Errorf("%+v", shown)
+	}
+}

@@ -199,8 +199,7 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 	if in.Body.MaxInFlight != nil {
 		has.MaxInFlight = *in.Body.MaxInFlight
 	}
-	e := ledger.Entry{Tenant: before.Tenant, Action: "run.reweight", Kind: "run", Subject: before.ID, Before: asJSON(had), After: asJSON(has)}
-	if err := s.note(ctx, by, e); err != nil {
+	if err := s.noteShares(ctx, by, before, had, has); err != nil {
 		return nil, err
 	}
 	after, err := s.cfg.Controller.SetShares(ctx, by.scope, before.ID, ledger.Shares{Weight: in.Body.Weight, MaxInFlight: in.Body.MaxInFlight}, seen)
@@ -245,17 +244,29 @@ func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run
 	if c.Criticality != nil {
 		a.Criticality = c.Criticality
 	}
+	had := launchedWith(l)
 	if c.Weight != nil {
 		l.Run.Weight = *c.Weight
 	}
 	if c.MaxInFlight != nil {
 		l.Run.MaxInFlight = *c.MaxInFlight
 	}
+	has := launchedWith(l)
+	if has != had { // run.amend, which the ledger writes, does not have it
+		if err := s.noteShares(ctx, by, before, had, has); err != nil {
+			return nil, err
+		}
+	}
 	shown, err := s.amend(ctx, by, before, a)
 	if err == nil {
-		launchedWith(l).show(&shown.Body)
+		has.show(&shown.Body)
 	}
 	return shown, err
+}
+
+// noteShares is note of a run's shares of the workers.
+func (s *Server) noteShares(ctx context.Context, by caller, run ledger.Run, had, has shares) error {
+	return s.note(ctx, by, ledger.Entry{Tenant: run.Tenant, Action: "run.reweight", Kind: "run", Subject: run.ID, Before: asJSON(had), After: asJSON(has)})
 }
 
 // note writes changes to the audit log that the ledger does not see. Call it before the change: an

@@ -50,6 +50,8 @@ func TestExportsAreReadBack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	fillHistory(t, b.ledger)
+	_, err := b.ledger.Cancel(t.Context(), ledger.AllTenants(), "ann", "run-of-acme", "=wrong, change")
+	must(t, err)
 	secret := b.token(everyTenant, Viewer)
 	for _, what := range []string{"runs", "jobs", "audit"} {
 		var objects []map[string]any

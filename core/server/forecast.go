@@ -239,7 +239,7 @@ func (e *estimate) show() api.Forecast {
 			f.Binds.Gain = core.InSeconds(b.Gain)
 		}
 		if b.Cause == forecast.ByConcurrency && e.shared > 0 {
-			f.Binds.Text += fmt.Sprintf(", of which other runs (%d) have their share", e.shared)
+			f.Binds.Text += ", of which other runs have their share" // how many is not a tenant's business
 		}
 	}
 	var assumed []string

@@ -225,6 +225,22 @@ func TestChangesNeedWhatWasLookedAt(t *testing.T) {
 	}
 }
 
+// A run that a PUT pauses starts nothing; one that needs approvals cannot be paused so.
+func TestAReplacedRunIsPaused(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	op := b.token("acme", Operator)
+	paused := api.NewRun{Playbook: "acme-patch", Paused: true}
+	path := "/v1/runs/" + b.launch("acme", api.NewRun{}).ID
+	for _, n := range []api.NewRun{paused, {Playbook: "acme-patch"}} { // the second does not resume it
+		if r := want[api.Run](t, b.ask(op, "PUT", path, n), http.StatusOK); r.Phase != api.Paused {
+			t.Errorf("after %+v it is %s", n, r.Phase)
+		}
+	}
+	waits := b.launch("acme", api.NewRun{FourEyes: true})
+	want[any](t, b.ask(op, "PUT", "/v1/runs/"+waits.ID, paused), http.StatusUnprocessableEntity)
+}
+
 func TestLimitReadsNoFileAndNamesNobody(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

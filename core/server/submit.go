@@ -99,7 +99,7 @@ func (s *Server) replaceRun(ctx context.Context, by caller, in *struct {
 	if l.Run.Tenant != before.Tenant {
 		return nil, fmt.Errorf("the run is of tenant %q and stays so, but playbook %q is of %q: %w", before.Tenant, in.Body.Playbook, l.Run.Tenant, core.ErrConflict)
 	}
-	a := controller.Acceptance{Launch: l, By: by.name, Criticality: &before.Criticality, Approvals: before.Approvals} // what was asked for is not dropped
+	a := controller.Acceptance{Launch: l, By: by.name, Criticality: &before.Criticality, Approvals: before.Approvals, Paused: in.Body.Paused} // what was asked for is not dropped
 	if in.Body.Criticality != nil {
 		a.Criticality = in.Body.Criticality
 	}

@@ -401,6 +401,27 @@ func TestReweightReportsTheFormerWeight(t *testing.T) {
 	}
 }
 
+// A run that no queue has had leaves the same entry, before the one of its new content.
+func TestReweightOfAWaitingRunIsAudited(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.launch("acme", api.NewRun{})
+	operator, nine := b.token("acme", Operator), 9
+	last := func() []api.Entry {
+		return want[struct{ Items []api.Entry }](t, b.ask(operator, "GET", "/v1/audit?limit=2", nil), http.StatusOK).Items
+	}
+	want[any](t, b.ask(operator, "PATCH", "/v1/runs/"+run.ID, api.ChangeRun{Weight: new(7), MaxInFlight: new(2)}), http.StatusOK)
+	all := last()
+	before, after := asJSON(shares{Weight: 1}), asJSON(shares{Weight: 7, MaxInFlight: 2})
+	if e := all[1]; e.What != "run.reweight" || e.Object != run.ID || string(e.Before) != string(before) || string(e.After) != string(after) || all[0].What != "run.amend" {
+		t.Errorf("%s", asJSON(all))
+	}
+	want[any](t, b.ask(operator, "PATCH", "/v1/runs/"+run.ID, api.ChangeRun{Weight: new(7), Criticality: &nine}), http.StatusOK)
+	if all = last(); all[0].What != "run.amend" || all[1].What != "run.amend" {
+		t.Errorf("the weight stays: %s", asJSON(all))
+	}
+}
+
 // max_in_flight of a run in the queue is in the audit log, in the ledger and in the queue.
 func TestMaxInFlightOfALiveRun(t *testing.T) {
 	t.Parallel()
