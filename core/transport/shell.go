@@ -65,9 +65,9 @@ fi
 // finishScript gives the part file owner and mode, verifies it, keeps a copy of the old file and
 // renames the part over it. check is its hash, or "" where it was verified here. The owner of the
 // folder may be another user, who exchanges its entries for links at any moment: see takePrivate.
-// early means that the part had the hash before, by its name in the folder: that counts only where
-// nobody else can give names. The hash is compared after the mode was set, because a later write
-// would clear setuid.
+// If early, the part had the hash before, by its name in the folder: that counts only where nobody
+// else can give names. The hash is compared after the mode was set, because a later write would
+// clear setuid.
 func finishScript(part, path, check string, early bool, owner, backup string, mode uint32) string {
 	var b strings.Builder
 	b.WriteString(sumFunction)

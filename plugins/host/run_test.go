@@ -155,7 +155,7 @@ func TestCancelThatComesBeforeTheCall(t *testing.T) {
 	if out, err := b.Run(ctx, c); err != nil || !out.Cancelled || out.Reason != "as asked" {
 		t.Errorf("the plugin lost the first request to end: %+v, %v; expected its own outcome", out, err)
 	}
-	out, err := b.Run(ctx, c) // a free slot waits for it
+	out, err := b.Run(ctx, c) // the process has room for it
 	if err != nil || !out.Cancelled || out.Effects != EffectsNone || out.Reason != "cancelled before it began" {
 		t.Errorf("cancelled before it began: %+v, %v; expected no effects", out, err)
 	}
