@@ -141,7 +141,8 @@ func (up *elevation) notElevated(e *endpoint, said string, asked int, exit Exit)
 		said = fmt.Sprintf("exit code %d", exit.Code)
 	}
 	switch {
-	case asked > 1:
+	// With passwd_tries=1 sudo asks once and counts. The number comes first in most languages.
+	case asked > 1, asked == 1 && strings.HasPrefix(said, "sudo: 1 "):
 		of := ""
 		if up.credential != "" {
 			of = " of credential " + up.credential

@@ -93,6 +93,7 @@ func TestBecomeRefused(t *testing.T) {
 		says                    []string
 	}{
 		"wrong password":      {asks, "", "wrong horse", core.Become{User: "root"}, []string{"sudo as root: the password of user ops is wrong", "become_password of credential fleet"}},
+		"sudo asks only once": {"Defaults passwd_tries=1\n" + asks, "", "wrong horse", core.Become{User: "root"}, []string{"sudo as root: the password of user ops is wrong", "become_password of credential fleet"}},
 		"no password":         {asks, "", "", core.Become{User: "root"}, []string{"sudo as root: sudo: a password is required", "become_password", "NOPASSWD"}},
 		"not in sudoers":      {"", "", "right horse", core.Become{User: "root"}, []string{"sudo as root: ", "in sudoers, write: ops ALL=(root) ALL"}},
 		"a terminal is asked": {"Defaults requiretty\n" + asks, "", "right horse", core.Become{User: "root"}, []string{"tty", "!requiretty"}},
@@ -119,6 +120,9 @@ func TestBecomeRefused(t *testing.T) {
 					if !strings.Contains(err.Error(), part) {
 						t.Errorf("%s: %v\nlacks %q", what, err, part)
 					}
+				}
+				if wrong := c.password == "wrong horse"; errors.Is(err, ErrWrongPassword) != wrong {
+					t.Errorf("%s: %v: a wrong password: %t", what, err, wrong)
 				}
 				if strings.Contains(err.Error(), "horse") || strings.Contains(err.Error(), "turnus-") {
 					t.Errorf("%s: the error shows the password or the prompt: %v", what, err)

@@ -73,15 +73,17 @@ func (c *conn) kill(cause error) {
 // sends keepalives (x/crypto has none, go#19338), and closes an idle one.
 func (c *conn) watch(chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
 	defer c.buried()
-	tick := time.NewTicker(min(c.e.keepAlive, c.pool.cfg.Idle))
-	defer tick.Stop()
+	unused := time.NewTicker(min(c.e.keepAlive, c.pool.cfg.Idle))
+	defer unused.Stop()
+	alive := time.NewTicker(c.e.keepAlive)
+	defer alive.Stop()
 	var pong chan error // of the keepalive under way
 	defer func() {
 		if pong != nil {
 			<-pong //nolint:errcheck // awaited, so that its goroutine has ended; the connection is over
 		}
 	}()
-	missed, pinged := 0, time.Now()
+	missed := 0
 	for {
 		select {
 		case r, ok := <-reqs:
@@ -102,15 +104,11 @@ func (c *conn) watch(chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
 			if err != nil {
 				c.kill(err)
 			}
-		case <-tick.C:
+		case <-unused.C:
 			if c.pool.retire(c) {
 				c.kill(errIdle)
-				continue
 			}
-			if time.Since(pinged) < c.e.keepAlive {
-				continue
-			}
-			pinged = time.Now()
+		case <-alive.C:
 			if pong == nil {
 				pong = c.ping()
 				continue

@@ -164,7 +164,7 @@ func TestFaultP4WithoutStat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, file, "", "", "", 0))
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, file, "", false, "", "", 0))
 	cmd.Env = []string{"PATH=" + bin}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -211,7 +211,7 @@ func TestFinishRefusesALinkAsItsPart(t *testing.T) {
 	dir := t.TempDir()
 	part, file, victim := filepath.Join(dir, "f.part"), filepath.Join(dir, "f"), filepath.Join(dir, "victim")
 	finish := func() error {
-		return exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, file, "", fmt.Sprint(os.Getuid()), "", 0o666)).Run()
+		return exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, file, "", false, fmt.Sprint(os.Getuid()), "", 0o666)).Run()
 	}
 	write(t, victim, []byte("precious"))
 	if err := errors.Join(os.Chmod(victim, 0o600), os.Symlink(victim, part)); err != nil {
@@ -239,7 +239,7 @@ func TestFinishInASharedFolderWithSetgid(t *testing.T) {
 	if err := os.Chmod(dir, os.ModeSetgid|0o777); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, file, "", "", "", 0o644)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, file, "", false, "", "", 0o644)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -366,6 +366,37 @@ func TestPutRefusesAPartThatDiffersOnTheHost(t *testing.T) {
 	expectOnly(t, dir)
 }
 
+// The hash of a large part is compared before the rest is done. Where others can give names in the
+// folder they may exchange the part in between: it is compared again. Control: a folder of this
+// login alone.
+func TestPutRefusesALargePartExchangedAfterItsHash(t *testing.T) {
+	t.Parallel()
+	bin, dir := emptyBin(t), t.TempDir()
+	sum, err := exec.LookPath("sha256sum")
+	mkdir, err2 := exec.LookPath("mkdir") // of takePrivate: the part is still in the shared folder
+	shim := fmt.Sprintf("#!/bin/sh\nfor f in %s/f.part.*; do echo secret >\"$f\"; done\nexec %s \"$@\"\n", dir, mkdir)
+	if err := errors.Join(err, err2, os.Symlink(sum, bin+"/sha256sum"), os.Remove(bin+"/mkdir"), os.WriteFile(bin+"/mkdir", []byte(shim), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	s, p := startSSHD(t, servers.SSHDConfig("SetEnv PATH="+bin))
+	want := content(largePut)
+	for _, shared := range []bool{false, true} {
+		if shared {
+			if err := os.Chmod(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := p.Put(testContext(t), s.Host("web1"), Put{Path: dir + "/f", Size: largePut}, bytes.NewReader(want))
+		if refused := err != nil && strings.Contains(err.Error(), "verification failed"); refused != shared || err != nil && !refused {
+			t.Errorf("others may write to the folder: %t: %v", shared, err)
+		}
+		if got, err := os.ReadFile(dir + "/f"); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("others may write to the folder: %t: the file has %d bytes, %v", shared, len(got), err)
+		}
+		expectOnly(t, dir, "f")
+	}
+}
+
 // A user owns a folder on the way, and put a link to a folder of root's in it: no upload gets
 // there. Control: into a folder in its place it does.
 func TestFaultS2NoPlantedFolderOnTheWayIsEntered(t *testing.T) {
@@ -396,7 +427,7 @@ func TestFaultS2NoPlantedFolderOnTheWayIsEntered(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		out, err = run(finishScript(dir+"/f.part", dir+"/f", "", "", "", 0o644))
+		out, err = run(finishScript(dir+"/f.part", dir+"/f", "", false, "", "", 0o644))
 		if _, there := os.Lstat(dir + "/f"); (err == nil) != good || (there == nil) != good {
 			t.Errorf("%s: finish: %v, %s", folder, err, out)
 		}

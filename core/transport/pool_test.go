@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -245,6 +246,50 @@ func TestKeepAliveKeepsAnAnsweringPeer(t *testing.T) { // negative control
 	p := newPool(t, func(c *Config) { c.KeepAlive = patientKeepAlive })
 	if _, err := run(t, p, f.host("h"), "x"); err != nil {
 		t.Error(err)
+	}
+}
+
+// silent is a connection whose peer answers no request.
+type silent struct {
+	ssh.Conn
+	reqs chan *ssh.Request
+	over chan struct{}
+}
+
+func (c silent) SendRequest(string, bool, []byte) (bool, []byte, error) {
+	<-c.over
+	return false, nil, io.EOF
+}
+
+func (c silent) Close() error {
+	select {
+	case <-c.over:
+	default:
+		close(c.over)
+		close(c.reqs)
+	}
+	return nil
+}
+
+// Keepalives have their own interval, whatever that of the check for idle connections is.
+func TestSilentPeerIsClosedAfterThreeIntervals(t *testing.T) {
+	for _, idle := range []time.Duration{10 * time.Second, 90 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPool(t, func(c *Config) { c.Idle = idle })
+			peer := silent{reqs: make(chan *ssh.Request), over: make(chan struct{})}
+			begin := time.Now()
+			if !p.sockets.free.try() {
+				t.Fatal("no place for a connection")
+			}
+			c := p.newConn(route{{keepAlive: 15 * time.Second}}, peer, nil, peer.reqs, nil, machine{}, false, 0)
+			p.mu.Lock()
+			c.lease(sessionUse)
+			p.mu.Unlock()
+			<-c.dead
+			if took := time.Since(begin); took != 45*time.Second || !errors.Is(c.lost(), errNoAnswer) {
+				t.Errorf("idle after %v: ended after %v: %v; expected 45s", idle, took, c.lost())
+			}
+		})
 	}
 }
 

@@ -95,10 +95,11 @@ func (p *shellProof) passErrors(b []byte) ([]byte, bool) {
 		return rest, true
 	}
 	if p.prompt != nil {
-		if asked := bytes.Count(p.errsOut, p.prompt); asked > 1 && p.asked <= 1 {
+		asked := bytes.Count(p.errsOut, p.prompt)
+		if asked > 1 && p.asked <= 1 {
 			close(p.refused)
-			p.asked = asked
 		}
+		p.asked = asked
 	}
 	return nil, len(p.errsOut) <= maxGreeting
 }

@@ -55,7 +55,7 @@ type upload struct {
 	put  Put
 	part string
 
-	verified bool // the host's hash of the part file was right already
+	verified bool // the host's hash of the part file was right before finish
 }
 
 // Put writes a file: to PATH.part.RANDOM, readable by the user only, verified by
@@ -308,13 +308,9 @@ func (l *limited) Write(b []byte) (int, error) {
 // login runs commands, over SFTP where it does not.
 func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 	script := func(check string) string {
-		return finishScript(u.part, u.put.Path, check, u.put.Owner, u.put.Backup, u.put.Mode)
+		return finishScript(u.part, u.put.Path, check, u.verified, u.put.Owner, u.put.Backup, u.put.Mode)
 	}
-	check := w.SHA256
-	if u.verified {
-		check = ""
-	}
-	code, err := u.fenced(ctx, u.put.Fence, script(check), nil, nil)
+	code, err := u.fenced(ctx, u.put.Fence, script(w.SHA256), nil, nil)
 	switch {
 	case err == nil:
 		return nil

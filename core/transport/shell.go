@@ -63,10 +63,12 @@ fi
 `, newMode)
 
 // finishScript gives the part file owner and mode, verifies it, keeps a copy of the old file and
-// renames the part over it. check is "" where the part was verified before. The owner of the folder
-// may be another user, who exchanges its entries for links at any moment: see takePrivate. The hash
-// is compared after the mode was set, because a later write would clear setuid.
-func finishScript(part, path, check, owner, backup string, mode uint32) string {
+// renames the part over it. check is its hash, or "" where it was verified here. The owner of the
+// folder may be another user, who exchanges its entries for links at any moment: see takePrivate.
+// If early, the part had the hash before, by its name in the folder: that counts only where nobody
+// else can give names. The hash is compared after the mode was set, because a later write would
+// clear setuid.
+func finishScript(part, path, check string, early bool, owner, backup string, mode uint32) string {
 	var b strings.Builder
 	b.WriteString(sumFunction)
 	if check != "" {
@@ -89,7 +91,10 @@ func finishScript(part, path, check, owner, backup string, mode uint32) string {
 	}
 	b.WriteString("e=$(chmod \"$m\" \"./$b\" 2>&1) || refuse \"$e\"\n")
 	if check != "" {
-		fmt.Fprintf(&b, "s=$(sum \"./$b\") || refuse \"its hash cannot be computed\"\n[ \"${s%%%% *}\" = %s ] || { leave; exit 72; }\n", check)
+		if early {
+			b.WriteString("[ -n \"$safe\" ] || ")
+		}
+		fmt.Fprintf(&b, "{ s=$(sum \"./$b\") || refuse \"its hash cannot be computed\"\n[ \"${s%%%% *}\" = %s ] || { leave; exit 72; }; }\n", check)
 	}
 	if backup != "" {
 		fmt.Fprintf(&b, "if [ -f \"$up/$t\" ] && [ ! -L \"$up/$t\" ]; then old=\"$up/$t\"%s; [ -d \"$old\" ] && refuse \"$old is a directory\"\n"+

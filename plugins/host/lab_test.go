@@ -228,6 +228,9 @@ func (l *lab) Run(r *wire.RunRequest, stream grpc.ServerStreamingServer[wire.Run
 	defer cancel()
 	l.mu.Lock()
 	l.cancels[r.GetLease()] = cancel
+	if r.GetStep() == "overtaken" { // the first request to end has no effect, as if it came before the call
+		l.cancels[r.GetLease()] = func() { l.cancels[r.GetLease()] = cancel }
+	}
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()

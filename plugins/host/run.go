@@ -191,7 +191,11 @@ type ending struct {
 	missed bool // the call did not end within grace
 }
 
-// ask runs when ctx ends: it asks the call to end, and cuts it off when it does not.
+// askAgain is how long a call has to end before it is asked again.
+const askAgain = 200 * time.Millisecond
+
+// ask runs when ctx ends: it asks the call to end, and cuts it off when it does not. It repeats
+// this, because a request that reaches the process before the call has no effect.
 func (e *ending) ask() {
 	if !e.arm() {
 		return
@@ -199,16 +203,17 @@ func (e *ending) ask() {
 	defer e.wg.Done()
 	ctx, cancel := context.WithTimeout(context.Background(), e.pool.timing.grace)
 	defer cancel()
-	asked := make(chan struct{})
 	e.wg.Go(func() {
 		select {
 		case <-e.over:
 			cancel()
-		case <-asked:
+		case <-ctx.Done():
 		}
 	})
-	e.process.cancel(ctx, e.lease.token, e.pool.timing.grace)
-	close(asked)
+	for ctx.Err() == nil {
+		e.process.cancel(ctx, e.lease.token, e.pool.timing.grace)
+		core.Pause(ctx, askAgain, e.over)
+	}
 }
 
 // afterOutcome runs when the outcome came: the stream must end now.

@@ -146,6 +146,24 @@ func TestCancelIsAskedFor(t *testing.T) {
 	}
 }
 
+func TestCancelThatComesBeforeTheCall(t *testing.T) {
+	b := open(t, &fleet{})
+	first := b.must(t, call("echo", labParams{}))["pid"]
+	ctx, cancel := context.WithCancel(t.Context())
+	c := call("wait", labParams{})
+	c.Step, c.Sink = "overtaken", func(Event) { cancel() }
+	if out, err := b.Run(ctx, c); err != nil || !out.Cancelled || out.Reason != "as asked" {
+		t.Errorf("the plugin lost the first request to end: %+v, %v; expected its own outcome", out, err)
+	}
+	out, err := b.Run(ctx, c) // the process has room for it
+	if err != nil || !out.Cancelled || out.Effects != EffectsNone || out.Reason != "cancelled before it began" {
+		t.Errorf("cancelled before it began: %+v, %v; expected no effects", out, err)
+	}
+	if again := b.must(t, call("echo", labParams{}))["pid"]; again != first {
+		t.Errorf("process %v became %v: a cancelled call costs no process", first, again)
+	}
+}
+
 func TestIgnoredCancelCondemnsTheProcess(t *testing.T) {
 	for _, how := range []string{"hangs", "frozen"} {
 		t.Run(how, func(t *testing.T) {

@@ -139,6 +139,9 @@ func (s *Supervisor) once(ctx context.Context, t jobType, c *Call, again bool) t
 		return try{out: unbegun(err), err: err}
 	}
 	defer pool.release(p)
+	if err := ctx.Err(); err != nil { // acquire does not check it if a process has room
+		return try{out: ended(err, " before it began", EffectsNone)}
+	}
 	if err := pool.hide(p, c.Hidden); err != nil {
 		return try{out: unbegun(err), err: err}
 	}

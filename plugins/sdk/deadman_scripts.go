@@ -43,7 +43,8 @@ state() {
 `
 
 // Take returns the script that makes the arming's folder, enters Folder and takes the lock, also
-// from an arming that has ended. The time begins. While another arming is under way it prints "busy
+// from an arming that has ended. It replaces one of the same ID and Key that has ended, as an
+// earlier attempt leaves it. The time begins. While another arming is under way it prints "busy
 // ID", "job …", "deadline …", "uptime …", and ends.
 //
 // Afterwards giveup REASON undoes it all, prints "refused REASON" and ends the script. Lines that
@@ -65,19 +66,21 @@ mkdir -p "$D" && cd "$D" || exit 65
 if [ -L "$D" ] || ! safe . || ! safe ..; then
   echo "refused $D is a link, or others than root and this login may write to it or to the folder above: chown, chmod go-w"; exit 0
 fi
-mkdir "$ID" || exit 65
 now; deadline=$((up + WAIT))
-printf '%s\n' "$KEY" >"$ID/key"; printf '%s\n' "$JOB" >"$ID/job"; boot >"$ID/boot"; echo $deadline >"$ID/deadline" || exit 65
 stale() {
   q=$(readlink lock) || return 1
   [ "$(cat "$q/boot" 2>/dev/null)" = "$(boot)" ] || return 0
-  [ ! -e "$q/confirmed" ] && [ ! -e "$q/reverted" ] || return 0
+  # this ID's own timer may be about to remove the lock
+  if [ -e "$q/confirmed" ] || [ -e "$q/reverted" ]; then [ "$q" != "$ID" ]; return; fi
   [ ! -e "$q/armed" ] && [ ! -e "$q/reverting" ] && [ "$up" -gt $(($(cat "$q/deadline") + 5)) ]
 }
 if stale && mkdir ".takeover.$(boot)"; then # one that a power cut left behind is of another boot
   if stale; then rm -f lock; fi
   rmdir .takeover.*
 fi
+if [ -e "$ID/key" ] && [ "$(cat "$ID/key")" = "$KEY" ] && [ "$(readlink lock)" != "$ID" ]; then rm -rf "$ID"; fi
+mkdir "$ID" || exit 65
+printf '%s\n' "$KEY" >"$ID/key"; printf '%s\n' "$JOB" >"$ID/job"; boot >"$ID/boot"; echo $deadline >"$ID/deadline" || exit 65
 if ! ln -sn "$ID" lock 2>/dev/null || [ "$(readlink lock)" != "$ID" ]; then
   p=$(readlink lock); echo "busy $p"; sed 's/^/job /' "$p/job" 2>/dev/null; sed 's/^/deadline /' "$p/deadline" 2>/dev/null
   echo "uptime $up"

@@ -232,6 +232,36 @@ func TestDeadManReverts(t *testing.T) {
 	}
 }
 
+// The next attempt of a step has the same key, and so the same ID, as the one that was reverted.
+// While that is armed, it is kept.
+func TestDeadManIsArmedAgainByTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	s := newSwitched(t)
+	rollback := func(ctx context.Context, h *sdk.Host, d sdk.DeadMan) error {
+		_, err := d.Rollback(ctx, h)
+		return err
+	}
+	s.change()
+	s.must(rollback)
+	s.lives("old")
+	s.change()
+	if got := s.run(func(ctx context.Context, h *sdk.Host, d sdk.DeadMan) error { return d.Arm(ctx, h, "false", nil) }); got.Outcome != "failed" {
+		t.Errorf("armed while it is armed: %s (%s)", got.Outcome, got.Reason)
+	}
+	s.look(sdk.StateArmed)
+	if err := os.WriteFile(s.file("boot"), []byte("another\n"), 0o600); err != nil { // the device was booted
+		t.Fatal(err)
+	}
+	s.kill()
+	s.change()
+	s.must(rollback)
+	s.dead.Key = "another" // of a step whose key begins alike
+	if got := s.run(func(ctx context.Context, h *sdk.Host, d sdk.DeadMan) error { return d.Arm(ctx, h, "true", nil) }); got.Outcome != "failed" {
+		t.Errorf("another step took the folder: %s (%s)", got.Outcome, got.Reason)
+	}
+	s.look(sdk.StateReverted)
+}
+
 func TestDeadManRollback(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)

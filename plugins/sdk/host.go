@@ -224,14 +224,21 @@ func (h *Host) Query(ctx context.Context, line string) *Result {
 	return h.Short(ctx, Command{Run: line, ReadOnly: true})
 }
 
+// mostInput bounds the input of Short.
+const mostInput = wire.MaxMessage / 2
+
 // Short runs a command in one round trip; Stdin is read to its end first, Stdout and
-// Stderr of c are not used. For small input and output.
+// Stderr of c are not used. For small input and output: more than 4 MiB of Stdin are ErrTooLarge,
+// and the command does not begin.
 func (h *Host) Short(ctx context.Context, c Command) *Result {
 	req := &wire.CommandRequest{Start: h.start(c)}
 	if c.Stdin != nil {
 		var err error
-		if req.Stdin, err = io.ReadAll(io.LimitReader(c.Stdin, wire.MaxMessage/2)); err != nil {
+		if req.Stdin, err = io.ReadAll(io.LimitReader(c.Stdin, mostInput+1)); err != nil {
 			return &Result{err: fmt.Errorf("reading the input of the command: %w", err)}
+		}
+		if len(req.Stdin) > mostInput {
+			return &Result{err: fmt.Errorf("input of the command: %w: it has more than %d bytes; use Exec, or Put it as a file", ErrTooLarge, mostInput)}
 		}
 	}
 	resp, err := h.s.hosts.Command(h.s.withLease(ctx), req)

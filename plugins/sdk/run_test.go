@@ -392,6 +392,28 @@ func TestDrainTakesNothingNew(t *testing.T) {
 	}
 }
 
+// Short never cuts its input: a file written from it would be cut as well.
+func TestShortRefusesInputThatIsTooLarge(t *testing.T) {
+	const most = 4 << 20
+	for n, want := range map[int]error{most: nil, most + 1: sdk.ErrTooLarge} {
+		got := -1
+		kit := plugintest.New(t, job(func(ctx context.Context, r *plain) error {
+			err := r.Host().Short(ctx, sdk.Command{Run: "cat", Stdin: strings.NewReader(strings.Repeat("x", n))}).Err()
+			if !errors.Is(err, want) {
+				return fmt.Errorf("%d bytes: %w", n, err)
+			}
+			return nil
+		}))
+		kit.Host("r1").OnFunc("cat", func(_ context.Context, c plugintest.Call) plugintest.Reply {
+			got = len(c.Stdin)
+			return plugintest.Reply{}
+		})
+		if end := kit.Run(none); end.Outcome != "unchanged" || want == nil && got != n || want != nil && got >= 0 {
+			t.Errorf("%d bytes: %s (%s), and the host got %d", n, end.Outcome, end.Reason, got)
+		}
+	}
+}
+
 func TestFilesAndStreams(t *testing.T) {
 	content := strings.Repeat("0123456789", 20_000)
 	kit := plugintest.New(t, job(func(ctx context.Context, r *plain) error {

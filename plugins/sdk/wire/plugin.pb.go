@@ -176,7 +176,7 @@ func (Failed_Effects) EnumDescriptor() ([]byte, []int) {
 type SignalRequest_Kind int32
 
 const (
-	SignalRequest_CANCEL SignalRequest_Kind = 0 // one job
+	SignalRequest_CANCEL SignalRequest_Kind = 0 // one job; repeated until it ends, because the first may come before Run
 	SignalRequest_DRAIN  SignalRequest_Kind = 1 // the process: finish what runs, take nothing new
 )
 
