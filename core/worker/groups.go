@@ -98,7 +98,7 @@ func (c course) escaped(from, to, depth int) int {
 		if around := c.groups(at); len(around) > depth {
 			g := &c.playbook.Blocks[around[depth]]
 			f, at = c.left(g, depth+1), g.End-1
-		} else if o := c.done[at].Outcome; !o.Good() && !ignored(c.playbook.Steps[at], o) {
+		} else if o := c.done[at].Outcome; !o.Good() && (at == c.cut || !ignored(c.playbook.Steps[at], o)) {
 			f = at
 		}
 		if f >= 0 {

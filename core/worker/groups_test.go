@@ -64,6 +64,7 @@ func TestGroupsDecide(t *testing.T) {
 		"cut in the rescue":             {playbook: swap("recover: true"), ends: map[string]core.Outcome{"b": failed}, cut: "r1!", ran: "a b r1 z1 z2", step: "r1"},
 		"cut behind the group":          {playbook: swap(), cut: "d!", ran: "a b c z1 z2 d", step: "d"},
 		"cut and rolled back":           {playbook: swap("recover: true"), ends: map[string]core.Outcome{"b": back}, cut: "b!", ran: "a b z1 z2", step: "b"},
+		"cut, continue_on_failure":      {playbook: under("steps", group("g", under("steps", file("b", "continue_on_failure: true"), file("c")), under("always", file("z"))), file("d")), ends: map[string]core.Outcome{"b": back}, cut: "b!", ran: "b z", step: "b"},
 		"continue_on_failure":           {playbook: under("steps", group("g", under("steps", file("b", "continue_on_failure: true"), file("c")), under("rescue", file("r")))), ends: map[string]core.Outcome{"b": failed}, ran: "b c"},
 		"without rescue":                {playbook: under("steps", group("g", under("steps", file("b"), file("c")), under("always", file("z"))), file("d")), ends: map[string]core.Outcome{"b": failed}, ran: "b z", step: "b"},
 		"without always":                {playbook: under("steps", group("g", under("steps", file("b"), file("c")), under("rescue", file("r"))), file("d")), ends: map[string]core.Outcome{"b": failed}, ran: "b r", step: "b"},
