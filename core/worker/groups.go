@@ -238,7 +238,7 @@ func (m *machine) owes() bool {
 }
 
 // cutShort takes in that the lease ends at step i. If always of a group around it has to run first,
-// the job continues with that: nil.
+// the job continues with that: nil. If the job must end now all the same, its next lease does.
 func (m *machine) cutShort(i int, sr core.StepResult, v leaseEnd) *leaseEnd {
 	if v.kind != queue.AckDone || m.state.Cut > 0 {
 		return &v
@@ -252,10 +252,12 @@ func (m *machine) cutShort(i int, sr core.StepResult, v leaseEnd) *leaseEnd {
 	if !c.cleanup() {
 		return &v
 	}
-	if m.job.shield(true); m.job.ctx.Err() != nil {
-		return &v
-	}
+	m.job.shield(true)
 	m.partial, m.state.Cut = nil, i+1
 	m.record(i, sr)
+	if m.job.ctx.Err() != nil {
+		v = m.setAside(v.reason)
+		return &v
+	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -342,6 +343,54 @@ func TestKillEndsAlways(t *testing.T) {
 		}
 		next.drain()
 	})
+}
+
+// A worker is stopped immediately in a step that must not be repeated, also after a cancel of the
+// run: the next worker runs always, and nothing else.
+func TestKillLeavesAlwaysToTheNextWorker(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cancel, rolledBack bool
+		outcome            core.Outcome
+	}{
+		"killed":                            {outcome: core.Cancelled},
+		"killed, and the step rolls back":   {rolledBack: true, outcome: core.RolledBack},
+		"cancelled, and killed right after": {cancel: true, outcome: core.Cancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				nodes, ended := make(chan *node, 1), make(chan struct{})
+				l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+					if c.Step != "b" {
+						return host.Outcome{Changed: true}, nil
+					}
+					n := <-nodes
+					if tc.cancel {
+						if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
+							t.Error(err)
+						}
+						<-ctx.Done()
+					}
+					n.Kill()
+					<-ctx.Done()
+					synctest.Wait()
+					close(ended)
+					return host.Outcome{Cancelled: !tc.rolledBack, Failed: tc.rolledBack, RolledBack: tc.rolledBack}, nil
+				}
+				la := l.submit("r", 1, under("steps", group("g", "recover: true", under("steps", strings.Replace(file("b", "continue_on_failure: true"), "file, with: {path", "command, with: {run", 1), file("c")), under("rescue", file("r")), under("always", file("z"))), file("d")))
+				n := l.start(l.config())
+				nodes <- n
+				<-ended
+				n.drain()
+				next := l.start(l.config())
+				res := l.results(la)
+				next.drain()
+				l.exactlyOnce(la, res)
+				if got := l.plugins.steps(); got != "b.1 z.1" || res[0].Outcome != tc.outcome || res[0].Step != "b" {
+					t.Errorf("called %s: %s at %s, %s", got, res[0].Outcome, res[0].Step, res[0].Reason)
+				}
+			})
+		})
+	}
 }
 
 // A step fails when its window has closed: rescue and always run then, and the same steps outside
