@@ -180,7 +180,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// The next check follows the monotonic clock, also after the ledger has kept since when a run waits.
+// The next check follows the monotonic clock, also if the ledger has kept the start of the pause.
 func TestUntilOutlivesAClockThatIsSetBack(t *testing.T) {
 	now := time.Now()
 	status := queue.Status{Phase: queue.Active, Total: 10, Limit: 2, Outcomes: map[core.Outcome]int{core.Changed: 2}}

@@ -223,7 +223,7 @@ func TestFaultW1Handlers(t *testing.T) {
 }
 
 // The queue is filled again while a host waits, and meanwhile another run has left a handler on it:
-// the job takes that over, once. What its own run left is in its state.
+// the job takes that over, once. Its state has the handlers that its own run left.
 func TestFaultW1AWaitingHostTakesOverWhatIsLeftSince(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from []string
