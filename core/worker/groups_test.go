@@ -393,6 +393,41 @@ func TestKillLeavesAlwaysToTheNextWorker(t *testing.T) {
 	}
 }
 
+// A worker is killed in always of a group whose step was cut, and may not repeat it: the next worker
+// runs always of the group around it.
+func TestKillInAlwaysLeavesTheOuterOne(t *testing.T) {
+	inLab(t, func(l *lab) {
+		nodes, ended := make(chan *node, 1), make(chan struct{})
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			switch c.Step {
+			case "b":
+				if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
+					t.Error(err)
+				}
+				return sleep(time.Hour)(ctx, c)
+			case "z":
+				(<-nodes).Kill()
+				defer close(ended)
+				return sleep(time.Hour)(ctx, c)
+			}
+			return host.Outcome{Changed: true}, nil
+		}
+		z := strings.Replace(file("z"), "file, with: {path", "command, with: {run", 1)
+		la := l.submit("r", 1, under("steps", group("outer", under("steps", group("inner", under("steps", file("b")), under("always", z, file("z2"))), file("c")), under("always", file("y")))))
+		n := l.start(l.config())
+		nodes <- n
+		<-ended
+		n.drain()
+		next := l.start(l.config())
+		res := l.results(la)
+		next.drain()
+		l.exactlyOnce(la, res)
+		if got := l.plugins.steps(); got != "b.1 z.1 y.1" || res[0].Outcome != core.Cancelled || res[0].Step != "b" {
+			t.Errorf("called %s: %s at %s, %s", got, res[0].Outcome, res[0].Step, res[0].Reason)
+		}
+	})
+}
+
 // A step fails when its window has closed: rescue and always run then, and the same steps outside
 // of a group wait for the next window.
 func TestRescueWaitsForNoWindow(t *testing.T) {
