@@ -393,8 +393,8 @@ func TestKillLeavesAlwaysToTheNextWorker(t *testing.T) {
 	}
 }
 
-// A worker is killed in always of a group whose step was cut, and may not repeat it: the next worker
-// runs always of the group around it.
+// A worker is killed in always of a group whose step was cut, and may not repeat it. The next
+// worker runs always of the outer group.
 func TestKillInAlwaysLeavesTheOuterOne(t *testing.T) {
 	inLab(t, func(l *lab) {
 		nodes, ended := make(chan *node, 1), make(chan struct{})
