@@ -18,6 +18,7 @@ import (
 // A second Ctrl-C stops the only worker in a step of a group. Nobody is left to run always, so the
 // command reports that and does not wait.
 func TestSecondInterruptWaitsForNobody(t *testing.T) {
+	warm(t)
 	synctest.Test(t, func(t *testing.T) {
 		p, err := playbooks.Parse("site.yaml", []byte("playbook: site\ntargets: true\nsteps: [{name: g, steps: [{name: b, uses: file, with: {path: /b}}], always: [{name: z, uses: file, with: {path: /z}}]}]\n"), playbooks.Options{})
 		if err != nil {
