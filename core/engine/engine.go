@@ -149,8 +149,10 @@ func (d *decider) notify(e Event) {
 	d.do(Action{Kind: Notify, Event: e})
 }
 
-// until makes the run due for a check at t or earlier.
+// until makes the run due for a check at t or earlier. A clock that is set back meanwhile does not
+// delay it.
 func (d *decider) until(t time.Time) {
+	t = d.Now.Add(t.Sub(d.Now)) // t may be of the ledger: without the reading of the monotonic clock
 	if d.p.Until.IsZero() || t.Before(d.p.Until) {
 		d.p.Until = t
 	}
@@ -187,6 +189,11 @@ func (d *decider) advance() {
 	l, strategy := d.Launch, d.Launch.Playbook.Strategy
 	if l.Waves() == 1 && l.Snapshot.Turns == nil {
 		return
+	}
+	for _, at := range []*time.Time{&d.p.Began, &d.p.Done} {
+		if at.After(d.Now) { // the clock was set back
+			*at = d.Now
+		}
 	}
 	if strategy.NextWaveAt.After > 0 && d.p.Began.IsZero() {
 		d.p.Began = d.Now

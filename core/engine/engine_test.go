@@ -98,6 +98,14 @@ func TestNext(t *testing.T) {
 			strategy: ", pause_between: 30m", status: queue.Status{Limit: 2}, recorded: ended(2, core.Changed),
 			progress: engine.Progress{Done: ago(10 * time.Minute), Delayed: 1}, after: engine.Progress{Done: ago(10 * time.Minute), Delayed: 1}, until: noon.Add(20 * time.Minute),
 		},
+		"the clock is set back in a pause": {
+			strategy: ", pause_between: 30m", status: queue.Status{Limit: 2}, recorded: ended(2, core.Changed),
+			progress: engine.Progress{Done: noon.Add(time.Hour), Delayed: 1}, after: engine.Progress{Done: noon, Delayed: 1}, until: noon.Add(30 * time.Minute),
+		},
+		"the clock is set back, with stragglers": {
+			strategy: ", next_wave_at: 3m", status: queue.Status{Limit: 2, InFlight: 1}, recorded: ended(1, core.Changed),
+			progress: engine.Progress{Began: noon.Add(time.Hour)}, after: engine.Progress{Began: noon}, until: noon.Add(3 * time.Minute),
+		},
 		"a pause is over": {
 			strategy: ", pause_between: 30m", status: queue.Status{Limit: 2}, recorded: ended(2, core.Changed),
 			progress: engine.Progress{Done: ago(30 * time.Minute), Delayed: 1}, want: "release 5, released 1", after: engine.Progress{Delayed: 1},
@@ -169,6 +177,21 @@ func TestNext(t *testing.T) {
 				t.Errorf("%s\nexpected\n%s", got, c.want)
 			}
 		})
+	}
+}
+
+// The next check follows the monotonic clock, also if the ledger has kept the start of the pause.
+func TestUntilOutlivesAClockThatIsSetBack(t *testing.T) {
+	now := time.Now()
+	status := queue.Status{Phase: queue.Active, Total: 10, Limit: 2, Outcomes: map[core.Outcome]int{core.Changed: 2}}
+	in := engine.Input{
+		Launch: runOf(t, ", pause_between: 30m"), Phase: engine.Active, Status: status, Now: now,
+		Progress: engine.Progress{Done: now.Add(-10 * time.Minute).Round(0), Delayed: 1},
+	}
+	in.Results = engine.NewResults(in.Launch, ended(2, core.Changed)...)
+	p, _ := engine.Next(in)
+	if !p.Until.Round(0).Equal(now.Add(20*time.Minute).Round(0)) || !strings.Contains(p.Until.String(), " m=") {
+		t.Errorf("again at %v, expected 20 minutes after %v by the monotonic clock", p.Until, now)
 	}
 }
 

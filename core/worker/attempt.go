@@ -51,9 +51,12 @@ func (a *attempts) run() (core.StepResult, *leaseEnd) {
 	defer a.dropOutputs()
 	defer a.leave()
 	for {
+		before := a.m.state.Window
 		v := a.admit()
 		if v == nil {
-			v = a.enter()
+			if v = a.enter(); v != nil {
+				a.m.state.Window = before // nothing began, and the window may close meanwhile
+			}
 		}
 		if v != nil {
 			sr := a.cur.Printed

@@ -473,6 +473,32 @@ window_sets:
 	}
 }
 
+// A window that a host cannot use, because the host of its on has another guest until the end,
+// counts as missed.
+func TestAWindowBehindAnotherGuestIsMissed(t *testing.T) {
+	const once = night + "    carry_over: {max: 1}\n"
+	inDays(t, func(l *lab) {
+		pass(5 * time.Hour)
+		calls, lb := l.starts(6*time.Hour), balancer()
+		lb.WindowSet = "night"
+		l.post("r", once)
+		la := l.submitOn("r", []core.Host{{Name: "web", WindowSet: "night"}}, "steps: [{name: drain, uses: file, on: '\"lb\"', window: service, needs: 30m}]\n", beside(lb),
+			func(o *launch.Options, r *queue.Run) {
+				if r.Segments = nil; o.RunID != "" {
+					o.Windows, o.Board = calendarOf(t, once), "windows/r"
+				}
+			})
+		n := l.start(l.windowedConfig())
+		pass(time.Until(hour(21)))
+		l.submitOn("h", []core.Host{{Name: "other"}}, "steps: [{name: hold, uses: file, on: '\"lb\"'}]\n", beside(lb))
+		r := l.results(la)[0]
+		n.drain()
+		if len(*calls) != 1 || r.ReasonCode != core.NeedsReapproval || !strings.Contains(r.Reason, "missed 1 of the 1 windows") {
+			t.Errorf("called %v: %s, %s", *calls, r.Outcome, r.Reason)
+		}
+	})
+}
+
 // asking is a queue that notes when jobs ask to be a guest, by run.
 type asking struct {
 	queue.Worker

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -98,7 +99,7 @@ func (c course) escaped(from, to, depth int) int {
 		if around := c.groups(at); len(around) > depth {
 			g := &c.playbook.Blocks[around[depth]]
 			f, at = c.left(g, depth+1), g.End-1
-		} else if o := c.done[at].Outcome; !o.Good() && !ignored(c.playbook.Steps[at], o) {
+		} else if o := c.done[at].Outcome; !o.Good() && (at == c.cut || !ignored(c.playbook.Steps[at], o)) {
 			f = at
 		}
 		if f >= 0 {
@@ -238,24 +239,26 @@ func (m *machine) owes() bool {
 }
 
 // cutShort takes in that the lease ends at step i. If always of a group around it has to run first,
-// the job continues with that: nil.
+// the job continues with that: nil. If the job must end now all the same, its next lease does.
 func (m *machine) cutShort(i int, sr core.StepResult, v leaseEnd) *leaseEnd {
-	if v.kind != queue.AckDone || m.state.Cut > 0 {
+	if v.kind != queue.AckDone {
 		return &v
 	}
 	if m.partial != nil {
 		sr = *m.partial
 	}
 	sr.Outcome, sr.Reason, sr.ReasonCode, sr.Attempts = v.outcome, v.reason, v.code, m.state.Current.All
-	c := m.course()
-	c.done, c.cut = append(c.done[:i:i], sr), i
+	c, first := m.course(), cmp.Or(m.state.Cut, i+1)
+	c.done, c.cut = append(c.done[:i:i], sr), first-1
 	if !c.cleanup() {
 		return &v
 	}
-	if m.job.shield(true); m.job.ctx.Err() != nil {
+	m.job.shield(true)
+	m.partial, m.state.Cut = nil, first
+	m.record(i, sr)
+	if m.job.ctx.Err() != nil {
+		v = m.setAside(v.reason)
 		return &v
 	}
-	m.partial, m.state.Cut = nil, i+1
-	m.record(i, sr)
 	return nil
 }

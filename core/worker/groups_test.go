@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -64,6 +65,7 @@ func TestGroupsDecide(t *testing.T) {
 		"cut in the rescue":             {playbook: swap("recover: true"), ends: map[string]core.Outcome{"b": failed}, cut: "r1!", ran: "a b r1 z1 z2", step: "r1"},
 		"cut behind the group":          {playbook: swap(), cut: "d!", ran: "a b c z1 z2 d", step: "d"},
 		"cut and rolled back":           {playbook: swap("recover: true"), ends: map[string]core.Outcome{"b": back}, cut: "b!", ran: "a b z1 z2", step: "b"},
+		"cut, continue_on_failure":      {playbook: under("steps", group("g", under("steps", file("b", "continue_on_failure: true"), file("c")), under("always", file("z"))), file("d")), ends: map[string]core.Outcome{"b": back}, cut: "b!", ran: "b z", step: "b"},
 		"continue_on_failure":           {playbook: under("steps", group("g", under("steps", file("b", "continue_on_failure: true"), file("c")), under("rescue", file("r")))), ends: map[string]core.Outcome{"b": failed}, ran: "b c"},
 		"without rescue":                {playbook: under("steps", group("g", under("steps", file("b"), file("c")), under("always", file("z"))), file("d")), ends: map[string]core.Outcome{"b": failed}, ran: "b z", step: "b"},
 		"without always":                {playbook: under("steps", group("g", under("steps", file("b"), file("c")), under("rescue", file("r"))), file("d")), ends: map[string]core.Outcome{"b": failed}, ran: "b r", step: "b"},
@@ -340,6 +342,89 @@ func TestKillEndsAlways(t *testing.T) {
 			t.Errorf("killed: %v, %d tries, %+v", killed, tried, res)
 		}
 		next.drain()
+	})
+}
+
+// A worker is stopped immediately in a step that must not be repeated, also after a cancel of the
+// run: the next worker runs always, and nothing else.
+func TestKillLeavesAlwaysToTheNextWorker(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cancel, rolledBack bool
+		outcome            core.Outcome
+	}{
+		"killed":                            {outcome: core.Cancelled},
+		"killed, and the step rolls back":   {rolledBack: true, outcome: core.RolledBack},
+		"cancelled, and killed right after": {cancel: true, outcome: core.Cancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				nodes, ended := make(chan *node, 1), make(chan struct{})
+				l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+					if c.Step != "b" {
+						return host.Outcome{Changed: true}, nil
+					}
+					n := <-nodes
+					if tc.cancel {
+						if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
+							t.Error(err)
+						}
+						<-ctx.Done()
+					}
+					n.Kill()
+					<-ctx.Done()
+					synctest.Wait()
+					close(ended)
+					return host.Outcome{Cancelled: !tc.rolledBack, Failed: tc.rolledBack, RolledBack: tc.rolledBack}, nil
+				}
+				la := l.submit("r", 1, under("steps", group("g", "recover: true", under("steps", strings.Replace(file("b", "continue_on_failure: true"), "file, with: {path", "command, with: {run", 1), file("c")), under("rescue", file("r")), under("always", file("z"))), file("d")))
+				n := l.start(l.config())
+				nodes <- n
+				<-ended
+				n.drain()
+				next := l.start(l.config())
+				res := l.results(la)
+				next.drain()
+				l.exactlyOnce(la, res)
+				if got := l.plugins.steps(); got != "b.1 z.1" || res[0].Outcome != tc.outcome || res[0].Step != "b" {
+					t.Errorf("called %s: %s at %s, %s", got, res[0].Outcome, res[0].Step, res[0].Reason)
+				}
+			})
+		})
+	}
+}
+
+// A worker is killed in always of a group whose step was cut, and may not repeat it. The next
+// worker runs always of the outer group.
+func TestKillInAlwaysLeavesTheOuterOne(t *testing.T) {
+	inLab(t, func(l *lab) {
+		nodes, ended := make(chan *node, 1), make(chan struct{})
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			switch c.Step {
+			case "b":
+				if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
+					t.Error(err)
+				}
+				return sleep(time.Hour)(ctx, c)
+			case "z":
+				(<-nodes).Kill()
+				defer close(ended)
+				return sleep(time.Hour)(ctx, c)
+			}
+			return host.Outcome{Changed: true}, nil
+		}
+		z := strings.Replace(file("z"), "file, with: {path", "command, with: {run", 1)
+		la := l.submit("r", 1, under("steps", group("outer", under("steps", group("inner", under("steps", file("b")), under("always", z, file("z2"))), file("c")), under("always", file("y")))))
+		n := l.start(l.config())
+		nodes <- n
+		<-ended
+		n.drain()
+		next := l.start(l.config())
+		res := l.results(la)
+		next.drain()
+		l.exactlyOnce(la, res)
+		if got := l.plugins.steps(); got != "b.1 z.1 y.1" || res[0].Outcome != core.Cancelled || res[0].Step != "b" {
+			t.Errorf("called %s: %s at %s, %s", got, res[0].Outcome, res[0].Step, res[0].Reason)
+		}
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
@@ -215,6 +216,49 @@ func TestFaultW1Handlers(t *testing.T) {
 				}
 				if r.Handlers == nil || !slices.Equal(r.Handlers.Pending, tc.left) || !slices.Equal(r.Handlers.From, tc.owed.From) || len(r.Handlers.Armed) > 0 {
 					t.Errorf("handlers %+v, expected %v from %v", r.Handlers, tc.left, tc.owed.From)
+				}
+			})
+		})
+	}
+}
+
+// The queue is filled again while a host waits, and meanwhile another run has left a handler on it:
+// the job takes that over, once. Its state has the handlers that its own run left.
+func TestFaultW1AWaitingHostTakesOverWhatIsLeftSince(t *testing.T) {
+	for name, tc := range map[string]struct {
+		from []string
+		want string
+	}{
+		"another run":     {[]string{"other"}, "a.1 b.1 b.2 b.3 c.1 web.1 log.1"},
+		"its own":         {[]string{"r"}, "a.1 b.1 b.2 b.3 c.1 web.1"},
+		"its own as well": {[]string{"r", "other"}, "a.1 b.1 b.2 b.3 c.1 web.1 log.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				l.ends(map[string][]string{"a": {"changed"}, "b": {"refused", "refused", "changed"}})
+				book := under("steps", file("a", "notify: [web]"), file("b", "retry: {attempts: 3, interval: 10m}"), file("c", "notify: [log]")) + under("handlers", file("web"), file("log"))
+				la := l.submit("r", 1, book)
+				if err := la.SetPending(map[string]core.Handlers{"h00000": {From: tc.from, Pending: []string{"log"}}}); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 { // the second state knows the other run
+					n := l.start(l.config())
+					pass(time.Minute)
+					n.drain()
+					rest := l.q.Remains()
+					l.q.Shutdown()
+					l.q = memory.New(memory.Options{Remains: rest})
+					if _, err := queue.SubmitOne(context.Background(), l.q, la.Run); err != nil {
+						t.Fatal(err)
+					}
+					pass(10 * time.Minute)
+				}
+				n := l.start(l.config())
+				r := l.results(la)[0]
+				n.drain()
+				l.q.Shutdown()
+				if got := l.plugins.steps(); got != tc.want || r.Outcome != core.Changed || !slices.Equal(r.Handlers.From, tc.from) || len(r.Handlers.Left()) > 0 {
+					t.Errorf("%s, %s: handlers %+v\nexpected %s from %v", got, r.Outcome, r.Handlers, tc.want, tc.from)
 				}
 			})
 		})

@@ -58,6 +58,10 @@ func newJob(w *Worker, s *session, l queue.Lease) *job {
 func (j *job) stop(cause error, patience time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.stopLocked(cause, patience)
+}
+
+func (j *job) stopLocked(cause error, patience time.Duration) {
 	if by := time.Now().Add(patience); !j.reported && (j.stopBy.IsZero() || by.Before(j.stopBy)) {
 		j.stopBy = by
 	}
@@ -69,11 +73,9 @@ func (j *job) stop(cause error, patience time.Duration) {
 // cancelRun passes the cancel of its run on to the job. Steps of always run to their end first.
 func (j *job) cancelRun(patience time.Duration) {
 	j.mu.Lock()
-	j.cancelled = true
-	shielded := j.shielded
-	j.mu.Unlock()
-	if !shielded {
-		j.stop(errCancelled, patience)
+	defer j.mu.Unlock()
+	if j.cancelled = true; !j.shielded {
+		j.stopLocked(errCancelled, patience)
 	}
 }
 
@@ -81,16 +83,15 @@ func (j *job) cancelRun(patience time.Duration) {
 // it one that was held off takes effect.
 func (j *job) shield(on bool) {
 	j.mu.Lock()
+	defer j.mu.Unlock()
 	if on && j.cancelled && !j.fatal && j.ctx.Err() != nil {
 		j.ctx, j.cancel = context.WithCancelCause(context.WithoutCancel(j.ctx))
 		j.reported, j.stopBy = false, time.Time{}
 	}
-	late := j.cancelled && j.shielded && !on
-	j.shielded = on
-	j.mu.Unlock()
-	if late {
-		j.stop(errCancelled, j.w.patience())
+	if j.cancelled && j.shielded && !on {
+		j.stopLocked(errCancelled, j.w.patience())
 	}
+	j.shielded = on
 }
 
 // isShielded reports whether the job is at a step of always.

@@ -60,6 +60,8 @@ func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handl
 	m := &machine{job: j, prog: prog, host: h, state: s, resume: resume}
 	if s.Handlers == nil {
 		s.Handlers = &handlersState{Handlers: pending}
+	} else if slices.ContainsFunc(pending.From, func(run string) bool { return run != j.lease.Job.Run && !slices.Contains(s.Handlers.From, run) }) {
+		s.Handlers.Handlers = s.Handlers.Notify(pending.Pending) // a run has left some since the state was saved
 	}
 	s.Handlers.Handlers = s.Handlers.Replaces(pending.From)
 	if o := m.pendingHandlers(); o != nil {

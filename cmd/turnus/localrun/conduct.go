@@ -247,14 +247,38 @@ func (c *Conductor) cancel(ctx context.Context, p *Part, why error) error {
 		c.looked(queue.Status{Run: run.ID, Phase: queue.Cancelled, Reason: core.Because("", reason), Complete: true})
 		return nil
 	}
-	timer := time.NewTimer(patience)
+	timer, ticker := time.NewTimer(patience), time.NewTicker(endingEvery)
 	defer timer.Stop()
-	select {
-	case <-p.over:
-	case <-timer.C:
-		c.con.Message(fmt.Sprintf("%s: the run was cancelled, but jobs did not end within %v", p.Launch.Playbook.Name, patience))
+	defer ticker.Stop()
+	for before := 0; ; {
+		select {
+		case <-p.over:
+			return nil
+		case <-timer.C:
+			c.con.Message(fmt.Sprintf("%s: the run was cancelled, but jobs did not end within %v", p.Launch.Playbook.Name, patience))
+			return nil
+		case <-ticker.C:
+		}
+		left := c.left(ctx, p, why)
+		if left > 0 && left == before {
+			c.con.Message(fmt.Sprintf("%s: always of a group did not run on %s, because the worker of this run was stopped: finish there by hand", p.Launch.Playbook.Name, console.Plural(left, "host")))
+			return nil
+		}
+		before = left
 	}
-	return nil
+}
+
+// left returns how many hosts of a cancelled run wait for always of a group, once no worker is left
+// to run it. While the queue ends other hosts, it falls.
+func (c *Conductor) left(ctx context.Context, p *Part, why error) int {
+	if c.shared || !errors.Is(why, errStoppedNow) {
+		return 0
+	}
+	s, err := c.Q.Status(ctx, p.Launch.Run.ID)
+	if err != nil || s.Phase != queue.Cancelled || s.InFlight > 0 {
+		return 0
+	}
+	return s.Total - s.Ended()
 }
 
 func (c *Conductor) cancelRun(ctx context.Context, p *Part, reason string) (run ledger.Run, err error) {
