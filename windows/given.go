@@ -20,7 +20,9 @@ const maxGiven = 5000
 // approved if any approval covers it. A Given in the state revoked revokes all approvals up to At,
 // from At on, and approvals without a time; later approvals count again.
 type Given struct {
-	Set, Rule string    // an empty Rule is the set: all its allows without an approval of their own
+	// An empty Rule is the set: an approval is of all its allows without an approval of their own, a
+	// revocation of all its allows.
+	Set, Rule string
 	From      time.Time // first instant that it covers; zero: from At on
 	Approval
 }
@@ -76,7 +78,7 @@ func (d *Definitions) Voids(after *Definitions, name string, from time.Time) (vo
 	}
 	for _, g := range d.Given {
 		ended := func(by *Given) bool {
-			return by.revoked() && by.Set == name && by.Rule == g.Rule && !by.At.Before(g.At)
+			return by.revoked() && by.Set == name && (by.Rule == "" || by.Rule == g.Rule) && !by.At.Before(g.At)
 		}
 		again := func(by *Given) bool {
 			return by.Set == name && by.Rule == g.Rule && by.name() == g.name() && by.Window == now
@@ -197,7 +199,7 @@ func (c *compiler) consents(s *Set, r *Rule, zone *time.Location) ([]consent, er
 	var taken *Given // the last one that revokes
 	for _, g := range c.words(s.Name) {
 		switch {
-		case g.Rule == "" && !whole, g.Rule != "" && (r == nil || g.Rule != r.ID):
+		case g.Rule == "" && !whole && !g.revoked(), g.Rule != "" && (r == nil || g.Rule != r.ID):
 		case g.revoked():
 			taken = g
 		default:
@@ -294,7 +296,7 @@ type Standing struct {
 	Holds     bool      // an approval holds now or will; it may be bound to certain work, or end before the next window
 	Reason    string    // why none does
 	Beside    *Approval // what is in the file beside it; nil where it was revoked without
-	Given     []*Given  // separate approvals, the oldest first
+	Given     []*Given  // separate approvals, and revocations also of the whole set, the oldest first
 }
 
 // Standings lists what of a set needs an approval, as it is at t. The error is ErrInvalid for what
@@ -317,7 +319,7 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 			one.Rule = r.ID
 		}
 		for _, g := range c.words(name) {
-			if g.Rule == one.Rule {
+			if g.Rule == one.Rule || g.Rule == "" && g.revoked() {
 				one.Given = append(one.Given, g)
 			}
 		}
