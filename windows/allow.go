@@ -210,11 +210,15 @@ func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
 		deny := &s.Deny[i]
 		d := denial{name: deny.Use, cancel: deny.Effect == Cancel}
 		kind, name, _ := strings.Cut(deny.Use, "/")
+		lo, hi := c.lo, c.hi
+		if d.cancel { // it looks at all of an occurrence, and a single window may be this long
+			lo, hi = lo.Add(-maxOnce), hi.Add(maxOnce)
+		}
 		var list []span
 		switch {
 		case deny.Rule != nil:
 			d.name = deny.Rule.ID
-			occurrences, err := deny.Rule.occurrences(zone, c.lo, c.hi)
+			occurrences, err := deny.Rule.occurrences(zone, lo, hi)
 			if err != nil {
 				return nil, fmt.Errorf("window set %s: %w", s.Name, err)
 			}
@@ -234,7 +238,7 @@ func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
 			d.freeze = name
 			list = append(list, spanOf(from, civil.LastBefore(f.To, freezeZone)))
 		default:
-			first, last := day(civil.Wall(c.lo, zone)), day(civil.Wall(c.hi, zone))
+			first, last := day(civil.Wall(lo, zone)), day(civil.Wall(hi, zone))
 			dates, ok := c.defs.holidayDates(name, first, last)
 			if !ok || kind != "holidays" {
 				return nil, fmt.Errorf("window set %s: nothing is known of %s", s.Name, quote(deny.Use))

@@ -199,6 +199,28 @@ func TestTheHorizonCutsNoWindow(t *testing.T) {
 	}
 }
 
+// What cancels a long window closes all of it, however long ago, or how far ahead, it is.
+func TestTrapACancelledWindowOpensOnceTheHolidayIsPast(t *testing.T) {
+	const long = "allow: [{at: 2026-01-10T00:00, to: 2027-01-20T00:00}]\n"
+	for _, deny := range []string{
+		"{use: holidays/own, effect: cancel}", "{at: 2026-01-12T00:00, duration: 1h, effect: cancel}",
+		"{use: holidays/late, effect: cancel}", "{at: 2027-01-18T00:00, duration: 1h, effect: cancel}",
+	} {
+		d := load(t, "window_sets:\n  s:\n    timezone: UTC\n    "+long+"    deny: ["+deny+"]\n"+
+			"holidays: {own: {dates: [2026-01-12]}, late: {dates: [2027-01-18]}}")
+		for _, from := range []string{"2026-01-11", "2026-02-20", "2026-08-01", "2026-12-01", "2027-01-19"} {
+			c := d.Compile("s", Ahead(instantOf(t, from+"T00:00:00Z"), 1))
+			if at, err := c.Next(c.Horizon.From, time.Hour); err == nil {
+				t.Errorf("%s: compiled from %s on it opens at %s", deny, from, at)
+			}
+		}
+	}
+	c := one(t, long).Compile("s", Ahead(instantOf(t, "2026-08-01T00:00:00Z"), 1))
+	if _, err := c.Next(c.Horizon.From, time.Hour); err != nil {
+		t.Errorf("control: %v", err)
+	}
+}
+
 func TestOneCompiledSetServesManyHosts(t *testing.T) {
 	c := one(t, saturday+"\ndeny: [{use: holidays/DE-HE}]").Compile("s", Ahead(instantOf(t, "2026-01-01T00:00:00Z"), 400))
 	done := make(chan error)
