@@ -60,8 +60,18 @@ type consent struct {
 
 func always() consent { return consent{span: span{math.MinInt64, math.MaxInt64}} }
 
-// consent works out an approval. No approval given means that none is needed.
-func (c *compiler) consent(a *Approval, s *Set, zone *time.Location) (consent, error) {
+// consent works out an approval, once. No approval given means that none is needed.
+func (c *compiler) consent(a *Approval, s *Set, zone *time.Location) (out consent, err error) {
+	out, known := c.consented[a]
+	if !known {
+		if out, err = c.weigh(a, s, zone); err == nil {
+			c.consented[a] = out
+		}
+	}
+	return out, err
+}
+
+func (c *compiler) weigh(a *Approval, s *Set, zone *time.Location) (consent, error) {
 	out := always()
 	switch {
 	case a == nil:
@@ -70,7 +80,7 @@ func (c *compiler) consent(a *Approval, s *Set, zone *time.Location) (consent, e
 		out.why = "unapproved: " + a.name() + " is only proposed"
 	case a.State == Revoked && a.RevokedAt.IsZero():
 		out.why = "unapproved: " + a.name() + " was revoked"
-	case a.Window != "" && a.Window != c.defs.HashOf(s):
+	case a.Window != "" && a.Window != c.hash(s):
 		out.why = "unapproved: the window was edited after " + a.name()
 	}
 	if c.work != nil && out.why == "" {

@@ -218,8 +218,8 @@ func (c *compiler) consents(s *Set, r *Rule, zone *time.Location) ([]consent, er
 		return all, nil // none is needed
 	}
 	for _, g := range given {
-		a := g.Approval
-		ok, err := c.consent(&a, s, zone)
+		a := &g.Approval
+		ok, err := c.consent(a, s, zone)
 		if err != nil {
 			return nil, err
 		}
@@ -306,7 +306,7 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 	if s == nil {
 		return nil, d.Place(name, "")
 	}
-	c := &compiler{defs: d, h: Ahead(t, DefaultDays), busy: map[string]bool{}, done: map[string]*Compiled{}, zones: map[string]*time.Location{}}
+	c := newCompiler(d, Ahead(t, DefaultDays), nil)
 	c.lo, c.hi = c.h.From, c.h.To
 	zone, err := c.zone(s.Timezone)
 	if err != nil {

@@ -138,6 +138,23 @@ func TestAnEditVoidsNothingThatIsRevoked(t *testing.T) {
 	}
 }
 
+// Words on a set cost little for each of its rules: what an approval covers is worked out once.
+func TestWordsCostLittleForEachRule(t *testing.T) {
+	var rules []string
+	for i := range 40 {
+		rules = append(rules, fmt.Sprintf(`{id: r%d, rrule: FREQ=DAILY, from: "%02d:00", to: "%02d:30"}`, i, i%24, i%24))
+	}
+	d := load(t, "window_sets: {s: {timezone: UTC, approval: {by: cab, at: 2026-05-01, max_occurrences: 9000}, allow: ["+strings.Join(rules, ", ")+"]}}")
+	at := instantOf(t, "2026-05-01T00:00:00Z")
+	words := []Given{{Set: "s", Rule: "r1", Approval: Approval{By: "ann", State: Approved, At: at}}}
+	cost := func(d *Definitions) float64 {
+		return testing.AllocsPerRun(1, func() { d.Compile("s", Ahead(at, 60)) })
+	}
+	if bare, with := cost(d), cost(d.WithGiven(words)); with > 3*bare {
+		t.Errorf("%.0f allocations, without words %.0f", with, bare)
+	}
+}
+
 // An approval that was revoked before its range began approves nothing, and leaves what it does not
 // approve in one piece. Two overlapping pieces an approval were 2^n pieces of n, and ended every
 // server that worked out the set.

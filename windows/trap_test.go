@@ -221,6 +221,30 @@ func TestTrapACancelledWindowOpensOnceTheHolidayIsPast(t *testing.T) {
 	}
 }
 
+// Each overlapping pair of two levels is a piece. Two rules of 31 days an hour were 17 million, and
+// took gigabytes in every compile.
+func TestTrapOverlapsOfTwoLevelsAreBounded(t *testing.T) {
+	text := func(length string) string {
+		return strings.ReplaceAll(`
+window_sets:
+  wide: {scope: {}, timezone: UTC, allow: [{cron: "0 * * * *", duration: LONG}]}
+  narrow: {scope: {customer: a}, timezone: UTC, allow: [{cron: "0 * * * *", duration: LONG}]}
+  inner: {scope: {customer: a, site: b}, timezone: UTC}
+`, "LONG", length)
+	}
+	from := instantOf(t, "2026-05-01T00:00:00Z")
+	for _, name := range []string{"narrow", "inner"} {
+		c := load(t, text("31d")).Compile(name, Ahead(from, 10))
+		if why := c.Reason(); !strings.HasPrefix(why, "window set narrow: its times and those of wide overlap more than") {
+			t.Errorf("%s: it is closed as %q", name, why)
+		}
+		c = load(t, text("10h")).Compile(name, Ahead(from, 10))
+		if at, err := c.Next(from, 24*time.Hour); err != nil || !at.Equal(from) {
+			t.Errorf("%s, control: next %s, %v", name, at, err)
+		}
+	}
+}
+
 func TestOneCompiledSetServesManyHosts(t *testing.T) {
 	c := one(t, saturday+"\ndeny: [{use: holidays/DE-HE}]").Compile("s", Ahead(instantOf(t, "2026-01-01T00:00:00Z"), 400))
 	done := make(chan error)
