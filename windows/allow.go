@@ -221,7 +221,7 @@ func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
 		d := denial{name: deny.Use, cancel: deny.Effect == Cancel}
 		kind, name, _ := strings.Cut(deny.Use, "/")
 		lo, hi := c.lo, c.hi
-		if d.cancel { // it looks at all of an occurrence, and a single window may be this long
+		if d.cancel { // any part of an occurrence counts, and a single window may be this long
 			lo, hi = lo.Add(-maxOnce), hi.Add(maxOnce)
 		}
 		var list []span

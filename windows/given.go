@@ -361,6 +361,51 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 	return out, nil
 }
 
+// Consents names the approvals by which rules of a set are open at t for certain work, by id or
+// giver: those in the file and separate ones. Of what the set inherits it names also those of the
+// wider sets.
+func (d *Definitions) Consents(set string, rules []string, work Work, t time.Time) []string {
+	c := newCompiler(d, Ahead(t, DefaultDays), &work)
+	c.lo, c.hi = c.h.From, c.h.To
+	return c.names(nil, d.Sets[set], rules)
+}
+
+func (c *compiler) names(out []string, s *Set, rules []string) []string {
+	if s == nil {
+		return out
+	}
+	zone, err := c.zone(s.Timezone)
+	if err != nil {
+		return out
+	}
+	add := func(r *Rule) {
+		all, err := c.consents(s, r, zone)
+		if err != nil {
+			return
+		}
+		for _, ok := range all {
+			if ok.name != "" && ok.why == "" && ok.has(c.h.From.UnixNano()) {
+				out = appendNew(out, ok.name)
+			}
+		}
+	}
+	for i := range s.Allow {
+		if slices.Contains(rules, s.Allow[i].ID) {
+			add(&s.Allow[i])
+		}
+	}
+	if s.Allow == nil {
+		add(nil)
+	}
+	if s.Inherit == Replace || s.Allow != nil && s.Inherit != Extend {
+		return out
+	}
+	for _, parent := range c.defs.nearest(s) {
+		out = c.names(out, parent, rules)
+	}
+	return out
+}
+
 // Lifts reports why an approval may not lift the freezes that it names: ErrInvalid.
 func (d *Definitions) Lifts(a *Approval) error {
 	for _, name := range a.Freezes {

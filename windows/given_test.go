@@ -155,6 +155,35 @@ func TestWordsCostLittleForEachRule(t *testing.T) {
 	}
 }
 
+// Evidence names the approvals that hold, of the file and separate ones, and no others.
+func TestConsents(t *testing.T) {
+	t.Parallel()
+	const revoked = "\nset: s, by: bob, at: 2026-05-02T00:00, state: revoked"
+	for _, c := range []struct{ approval, words, want string }{
+		{"overrun: finish", "", ""},
+		{"approval: {id: P1, by: cab}", "", "P1"},
+		{proposed, "set: s, by: ann, at: 2026-05-01", "ann"},
+		{"approval: {by: cab}", "set: s, by: ann, at: 2026-05-01", "cab ann"},
+		{"approval: {by: cab, until: 2026-05-01}", "set: s, rule: sat, by: ann, at: 2026-05-01", "ann"},
+		{"approval: {by: cab}", "set: s, by: ann, at: 2026-05-01" + revoked + "\nset: s, by: eve, at: 2026-05-02T01:00", "eve"},
+		{proposed, "set: s, by: ann, at: 2026-05-01, from: 2026-05-03\nset: s, by: eve, at: 2026-05-01", "eve"},
+		{proposed, "set: s, by: ann, at: 2026-05-01, change: sha256:" + strings.Repeat("0", 64) + "\nset: s, by: eve, at: 2026-05-01", "eve"},
+	} {
+		d, err := given(t, c.approval, c.words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(d.Consents("s", []string{"sat"}, Work{}, instantOf(t, "2026-05-02T23:00:00Z")), " "); got != c.want {
+			t.Errorf("%s; %s: %q, expected %q", c.approval, c.words, got, c.want)
+		}
+	}
+	d := load(t, "window_sets:\n  wide: {scope: {}, timezone: UTC, approval: {by: cab}, "+saturday+"}\n"+
+		"  s: {scope: {customer: acme}, timezone: UTC, approval: {by: ann}}\n")
+	if got := d.Consents("s", []string{"sat"}, Work{}, instantOf(t, "2026-05-02T23:00:00Z")); strings.Join(got, " ") != "ann cab" {
+		t.Errorf("of what a set inherits: %q", got)
+	}
+}
+
 // An approval that was revoked before its range began approves nothing, and leaves what it does not
 // approve in one piece. Two overlapping pieces an approval were 2^n pieces of n, and ended every
 // server that worked out the set.

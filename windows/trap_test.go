@@ -199,7 +199,7 @@ func TestTheHorizonCutsNoWindow(t *testing.T) {
 	}
 }
 
-// What cancels a long window closes all of it, however long ago, or how far ahead, it is.
+// A deny that cancels closes all of a long window, also when it is long past, or far ahead.
 func TestTrapACancelledWindowOpensOnceTheHolidayIsPast(t *testing.T) {
 	const long = "allow: [{at: 2026-01-10T00:00, to: 2027-01-20T00:00}]\n"
 	for _, deny := range []string{
