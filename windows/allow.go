@@ -66,7 +66,9 @@ func (c *compiler) allows(s *Set) (own []piece, dropped []Dropped, stated bool, 
 			own, dropped = append(own, theirs...), append(dropped, more...)
 		default:
 			var gone []Dropped
-			own, gone = intersect(own, theirs, parent.Name)
+			if own, gone, err = intersect(own, theirs, parent.Name); err != nil {
+				return nil, nil, false, fmt.Errorf("%w window set %s: %w", ErrInvalid, s.Name, err)
+			}
 			dropped = append(dropped, gone...)
 		}
 	}
@@ -97,8 +99,13 @@ func (c *compiler) approve(pieces []piece, s *Set, err error) ([]piece, error) {
 	return out, nil
 }
 
+// maxShared bounds the pieces of what two sets both allow, beside those of each: where long
+// occurrences of both overlap, there is one for each pair.
+const maxShared = 200_000
+
 // intersect keeps what both allow. It is approved where both are.
-func intersect(own, theirs []piece, parent string) (out []piece, dropped []Dropped) {
+func intersect(own, theirs []piece, parent string) (out []piece, dropped []Dropped, err error) {
+	most := maxShared + len(own) + len(theirs)
 	slices.SortStableFunc(theirs, func(a, b piece) int { return cmp.Compare(a.open, b.open) })
 	var longest int64
 	for _, q := range theirs {
@@ -114,6 +121,9 @@ func intersect(own, theirs []piece, parent string) (out []piece, dropped []Dropp
 			s := p.and(q.span)
 			if s.empty() {
 				continue
+			}
+			if len(out) == most {
+				return nil, nil, fmt.Errorf("its times and those of %s overlap more than %d times: let fewer occurrences overlap, or use inherit: replace", parent, most)
 			}
 			shared = append(shared, s)
 			both := p
@@ -134,7 +144,7 @@ func intersect(own, theirs []piece, parent string) (out []piece, dropped []Dropp
 			}
 		}
 	}
-	return out, dropped
+	return out, dropped, nil
 }
 
 // own are the pieces of the set's own rules.
@@ -210,11 +220,15 @@ func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
 		deny := &s.Deny[i]
 		d := denial{name: deny.Use, cancel: deny.Effect == Cancel}
 		kind, name, _ := strings.Cut(deny.Use, "/")
+		lo, hi := c.lo, c.hi
+		if d.cancel { // any part of an occurrence counts, and a single window may be this long
+			lo, hi = lo.Add(-maxOnce), hi.Add(maxOnce)
+		}
 		var list []span
 		switch {
 		case deny.Rule != nil:
 			d.name = deny.Rule.ID
-			occurrences, err := deny.Rule.occurrences(zone, c.lo, c.hi)
+			occurrences, err := deny.Rule.occurrences(zone, lo, hi)
 			if err != nil {
 				return nil, fmt.Errorf("window set %s: %w", s.Name, err)
 			}
@@ -234,7 +248,7 @@ func (c *compiler) denials(out []denial, s *Set) ([]denial, error) {
 			d.freeze = name
 			list = append(list, spanOf(from, civil.LastBefore(f.To, freezeZone)))
 		default:
-			first, last := day(civil.Wall(c.lo, zone)), day(civil.Wall(c.hi, zone))
+			first, last := day(civil.Wall(lo, zone)), day(civil.Wall(hi, zone))
 			dates, ok := c.defs.holidayDates(name, first, last)
 			if !ok || kind != "holidays" {
 				return nil, fmt.Errorf("window set %s: nothing is known of %s", s.Name, quote(deny.Use))

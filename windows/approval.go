@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -52,6 +53,7 @@ func (d *Definitions) HashOf(s *Set) string {
 // consent is an approval, worked out: when it holds, and why not otherwise.
 type consent struct {
 	span          // when it holds
+	name   string // the approval's id, else who gave it; "" is that none is needed
 	why    string // it holds never
 	before string // why it does not hold before its span
 	after  string // why not after
@@ -60,17 +62,29 @@ type consent struct {
 
 func always() consent { return consent{span: span{math.MinInt64, math.MaxInt64}} }
 
-// consent works out an approval. No approval given means that none is needed.
-func (c *compiler) consent(a *Approval, s *Set, zone *time.Location) (consent, error) {
+// consent works out an approval, once. No approval given means that none is needed.
+func (c *compiler) consent(a *Approval, s *Set, zone *time.Location) (out consent, err error) {
+	out, known := c.consented[a]
+	if !known {
+		if out, err = c.weigh(a, s, zone); err == nil {
+			c.consented[a] = out
+		}
+	}
+	return out, err
+}
+
+func (c *compiler) weigh(a *Approval, s *Set, zone *time.Location) (consent, error) {
 	out := always()
-	switch {
-	case a == nil:
+	if a == nil {
 		return out, nil
+	}
+	out.name = cmp.Or(a.ID, a.By)
+	switch {
 	case a.State == Proposed:
 		out.why = "unapproved: " + a.name() + " is only proposed"
 	case a.State == Revoked && a.RevokedAt.IsZero():
 		out.why = "unapproved: " + a.name() + " was revoked"
-	case a.Window != "" && a.Window != c.defs.HashOf(s):
+	case a.Window != "" && a.Window != c.hash(s):
 		out.why = "unapproved: the window was edited after " + a.name()
 	}
 	if c.work != nil && out.why == "" {

@@ -107,7 +107,7 @@ func (d *Definitions) CompileFor(h Horizon, work Work, names ...string) map[stri
 
 func (d *Definitions) compileAll(h Horizon, work *Work, names []string) map[string]*Compiled {
 	out := make(map[string]*Compiled, len(names))
-	c := &compiler{defs: d, h: h, work: work, busy: map[string]bool{}, done: map[string]*Compiled{}, zones: map[string]*time.Location{}}
+	c := newCompiler(d, h, work)
 	const longest = 32*24*time.Hour + 26*time.Hour // what begins before the horizon may end in it
 	c.lo, c.hi = h.From.Add(-longest), h.To.Add(longest)
 	valid := h.To.After(h.From) && h.To.Sub(h.From) <= maxHorizon && h.From.Year() >= firstYear && h.To.Year() <= lastYear+60
@@ -130,6 +130,25 @@ type compiler struct {
 	done   map[string]*Compiled
 	zones  map[string]*time.Location
 	given  map[string][]*Given // by set; made when first asked for
+
+	// Each rule of a set asks for the same approvals.
+	consented map[*Approval]consent
+	hashes    map[*Set]string
+}
+
+func newCompiler(d *Definitions, h Horizon, work *Work) *compiler {
+	return &compiler{
+		defs: d, h: h, work: work, busy: map[string]bool{}, done: map[string]*Compiled{}, zones: map[string]*time.Location{},
+		consented: map[*Approval]consent{}, hashes: map[*Set]string{},
+	}
+}
+
+// hash is HashOf, worked out once.
+func (c *compiler) hash(s *Set) string {
+	if c.hashes[s] == "" {
+		c.hashes[s] = c.defs.HashOf(s)
+	}
+	return c.hashes[s]
 }
 
 // zone loads each zone once: the data is on disk.

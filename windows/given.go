@@ -20,7 +20,9 @@ const maxGiven = 5000
 // approved if any approval covers it. A Given in the state revoked revokes all approvals up to At,
 // from At on, and approvals without a time; later approvals count again.
 type Given struct {
-	Set, Rule string    // an empty Rule is the set: all its allows without an approval of their own
+	// An empty Rule is the set: an approval is of all its allows without an approval of their own, a
+	// revocation of all its allows.
+	Set, Rule string
 	From      time.Time // first instant that it covers; zero: from At on
 	Approval
 }
@@ -76,7 +78,7 @@ func (d *Definitions) Voids(after *Definitions, name string, from time.Time) (vo
 	}
 	for _, g := range d.Given {
 		ended := func(by *Given) bool {
-			return by.revoked() && by.Set == name && by.Rule == g.Rule && !by.At.Before(g.At)
+			return by.revoked() && by.Set == name && (by.Rule == "" || by.Rule == g.Rule) && !by.At.Before(g.At)
 		}
 		again := func(by *Given) bool {
 			return by.Set == name && by.Rule == g.Rule && by.name() == g.name() && by.Window == now
@@ -197,7 +199,7 @@ func (c *compiler) consents(s *Set, r *Rule, zone *time.Location) ([]consent, er
 	var taken *Given // the last one that revokes
 	for _, g := range c.words(s.Name) {
 		switch {
-		case g.Rule == "" && !whole, g.Rule != "" && (r == nil || g.Rule != r.ID):
+		case g.Rule == "" && !whole && !g.revoked(), g.Rule != "" && (r == nil || g.Rule != r.ID):
 		case g.revoked():
 			taken = g
 		default:
@@ -216,8 +218,8 @@ func (c *compiler) consents(s *Set, r *Rule, zone *time.Location) ([]consent, er
 		return all, nil // none is needed
 	}
 	for _, g := range given {
-		a := g.Approval
-		ok, err := c.consent(&a, s, zone)
+		a := &g.Approval
+		ok, err := c.consent(a, s, zone)
 		if err != nil {
 			return nil, err
 		}
@@ -294,7 +296,7 @@ type Standing struct {
 	Holds     bool      // an approval holds now or will; it may be bound to certain work, or end before the next window
 	Reason    string    // why none does
 	Beside    *Approval // what is in the file beside it; nil where it was revoked without
-	Given     []*Given  // separate approvals, the oldest first
+	Given     []*Given  // separate approvals, and revocations also of the whole set, the oldest first
 }
 
 // Standings lists what of a set needs an approval, as it is at t. The error is ErrInvalid for what
@@ -304,7 +306,7 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 	if s == nil {
 		return nil, d.Place(name, "")
 	}
-	c := &compiler{defs: d, h: Ahead(t, DefaultDays), busy: map[string]bool{}, done: map[string]*Compiled{}, zones: map[string]*time.Location{}}
+	c := newCompiler(d, Ahead(t, DefaultDays), nil)
 	c.lo, c.hi = c.h.From, c.h.To
 	zone, err := c.zone(s.Timezone)
 	if err != nil {
@@ -317,7 +319,7 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 			one.Rule = r.ID
 		}
 		for _, g := range c.words(name) {
-			if g.Rule == one.Rule {
+			if g.Rule == one.Rule || g.Rule == "" && g.revoked() {
 				one.Given = append(one.Given, g)
 			}
 		}
@@ -357,6 +359,51 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 		}
 	}
 	return out, nil
+}
+
+// Consents names the approvals by which rules of a set are open at t for certain work, by id or
+// giver: those in the file and separate ones. Of what the set inherits it names also those of the
+// wider sets.
+func (d *Definitions) Consents(set string, rules []string, work Work, t time.Time) []string {
+	c := newCompiler(d, Ahead(t, DefaultDays), &work)
+	c.lo, c.hi = c.h.From, c.h.To
+	return c.names(nil, d.Sets[set], rules)
+}
+
+func (c *compiler) names(out []string, s *Set, rules []string) []string {
+	if s == nil {
+		return out
+	}
+	zone, err := c.zone(s.Timezone)
+	if err != nil {
+		return out
+	}
+	add := func(r *Rule) {
+		all, err := c.consents(s, r, zone)
+		if err != nil {
+			return
+		}
+		for _, ok := range all {
+			if ok.name != "" && ok.why == "" && ok.has(c.h.From.UnixNano()) {
+				out = appendNew(out, ok.name)
+			}
+		}
+	}
+	for i := range s.Allow {
+		if slices.Contains(rules, s.Allow[i].ID) {
+			add(&s.Allow[i])
+		}
+	}
+	if s.Allow == nil {
+		add(nil)
+	}
+	if s.Inherit == Replace || s.Allow != nil && s.Inherit != Extend {
+		return out
+	}
+	for _, parent := range c.defs.nearest(s) {
+		out = c.names(out, parent, rules)
+	}
+	return out
 }
 
 // Lifts reports why an approval may not lift the freezes that it names: ErrInvalid.

@@ -2,6 +2,7 @@ package windows
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,111 @@ func TestApprovalsThatStandApart(t *testing.T) {
 		if got := occurrences(t, d, "s", "2026-05-02", "2026-05-04"); got != c.want {
 			t.Errorf("%s:\n%s\nexpected\n%s", c.name, got, c.want)
 		}
+	}
+}
+
+// A revocation of a set is for all its rules: an approval that moves beside a rule, in the file,
+// opens nothing again. Only a later approval of the rule does.
+func TestRevocationOfASetIsForAllItsRules(t *testing.T) {
+	t.Parallel()
+	const open = "05-02 22:00+00 to 05-03 05:00+00"
+	const revoked = "set: s, by: bob, at: 2026-05-02T00:00, state: revoked"
+	for _, c := range []struct{ name, approval, words, want, standing string }{
+		{"not revoked", "{by: cab}", "set: s, by: ann, at: 2026-05-01T00:00", open, "sat true 0"},
+		{"revoked", "{by: cab}", revoked, open + "; unapproved: bob revoked it 2026-05-02 00:00", "sat false 1"},
+		{
+			"the set approved again", "{by: cab}", revoked + "\nset: s, by: ann, at: 2026-05-02T01:00",
+			open + "; unapproved: bob revoked it 2026-05-02 00:00", "sat false 1",
+		},
+		{"the rule approved again", "{by: cab}", revoked + "\nset: s, rule: sat, by: ann, at: 2026-05-02T01:00", open, "sat true 2"},
+		{"the file's later", "{by: cab, at: 2026-05-02T12:00}", revoked, open, "sat true 1"},
+	} {
+		d, err := given(t, "overrun: finish", c.words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := "window_sets: {s: {timezone: UTC, " + strings.Replace(saturday, "}]", ", approval: "+c.approval+"}]", 1) + "}}"
+		with := load(t, text).WithGiven(valuesOf(d.Given))
+		if got := occurrences(t, with, "s", "2026-05-02", "2026-05-04"); got != c.want {
+			t.Errorf("%s:\n%s\nexpected\n%s", c.name, got, c.want)
+		}
+		all, err := with.Standings("s", instantOf(t, "2026-05-03T00:00:00Z"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := all[len(all)-1]
+		if got := fmt.Sprint(last.Rule, " ", last.Holds, " ", len(last.Given)); got != c.standing {
+			t.Errorf("%s: %s, expected %s", c.name, got, c.standing)
+		}
+	}
+}
+
+func valuesOf(given []*Given) (out []Given) {
+	for _, g := range given {
+		out = append(out, *g)
+	}
+	return out
+}
+
+// An edit voids no approval of a rule that a revocation of its set has ended.
+func TestAnEditVoidsNothingThatIsRevoked(t *testing.T) {
+	t.Parallel()
+	before := load(t, "window_sets: {s: {timezone: UTC, "+saturday+"}}")
+	after := load(t, "window_sets: {s: {timezone: Europe/Berlin, "+saturday+"}}")
+	at := instantOf(t, "2026-05-01T00:00:00Z")
+	words := []Given{{Set: "s", Rule: "sat", Approval: Approval{By: "ann", At: at, Window: before.HashOf(before.Sets["s"])}}}
+	if void := before.WithGiven(words).Voids(after, "s", at); len(void) != 1 {
+		t.Errorf("%d approvals are void, expected that of the rule", len(void))
+	}
+	words = append(words, Given{Set: "s", Approval: Approval{By: "bob", State: Revoked, At: at.Add(time.Hour)}})
+	if void := before.WithGiven(words).Voids(after, "s", at); len(void) != 0 {
+		t.Errorf("%d approvals are void, which bob had revoked", len(void))
+	}
+}
+
+// Words on a set cost little for each of its rules: what an approval covers is worked out once.
+func TestWordsCostLittleForEachRule(t *testing.T) {
+	var rules []string
+	for i := range 40 {
+		rules = append(rules, fmt.Sprintf(`{id: r%d, rrule: FREQ=DAILY, from: "%02d:00", to: "%02d:30"}`, i, i%24, i%24))
+	}
+	d := load(t, "window_sets: {s: {timezone: UTC, approval: {by: cab, at: 2026-05-01, max_occurrences: 9000}, allow: ["+strings.Join(rules, ", ")+"]}}")
+	at := instantOf(t, "2026-05-01T00:00:00Z")
+	words := []Given{{Set: "s", Rule: "r1", Approval: Approval{By: "ann", State: Approved, At: at}}}
+	cost := func(d *Definitions) float64 {
+		return testing.AllocsPerRun(1, func() { d.Compile("s", Ahead(at, 60)) })
+	}
+	if bare, with := cost(d), cost(d.WithGiven(words)); with > 3*bare {
+		t.Errorf("%.0f allocations, without words %.0f", with, bare)
+	}
+}
+
+// Evidence names the approvals that hold, of the file and separate ones, and no others.
+func TestConsents(t *testing.T) {
+	t.Parallel()
+	const revoked = "\nset: s, by: bob, at: 2026-05-02T00:00, state: revoked"
+	for _, c := range []struct{ approval, words, want string }{
+		{"overrun: finish", "", ""},
+		{"approval: {id: P1, by: cab}", "", "P1"},
+		{proposed, "set: s, by: ann, at: 2026-05-01", "ann"},
+		{"approval: {by: cab}", "set: s, by: ann, at: 2026-05-01", "cab ann"},
+		{"approval: {by: cab, until: 2026-05-01}", "set: s, rule: sat, by: ann, at: 2026-05-01", "ann"},
+		{"approval: {by: cab}", "set: s, by: ann, at: 2026-05-01" + revoked + "\nset: s, by: eve, at: 2026-05-02T01:00", "eve"},
+		{proposed, "set: s, by: ann, at: 2026-05-01, from: 2026-05-03\nset: s, by: eve, at: 2026-05-01", "eve"},
+		{proposed, "set: s, by: ann, at: 2026-05-01, change: sha256:" + strings.Repeat("0", 64) + "\nset: s, by: eve, at: 2026-05-01", "eve"},
+	} {
+		d, err := given(t, c.approval, c.words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(d.Consents("s", []string{"sat"}, Work{}, instantOf(t, "2026-05-02T23:00:00Z")), " "); got != c.want {
+			t.Errorf("%s; %s: %q, expected %q", c.approval, c.words, got, c.want)
+		}
+	}
+	d := load(t, "window_sets:\n  wide: {scope: {}, timezone: UTC, approval: {by: cab}, "+saturday+"}\n"+
+		"  s: {scope: {customer: acme}, timezone: UTC, approval: {by: ann}}\n")
+	if got := d.Consents("s", []string{"sat"}, Work{}, instantOf(t, "2026-05-02T23:00:00Z")); strings.Join(got, " ") != "ann cab" {
+		t.Errorf("of what a set inherits: %q", got)
 	}
 }
 

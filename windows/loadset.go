@@ -94,7 +94,7 @@ func (d *decoder) rule(n *yaml.Node, s *Set, id string, approved bool, more ...f
 	}
 	d.ruleTimes(n, &r, t.from, t.to)
 	if len(d.problems) == before {
-		d.ruleRepeats(t.repeats, &r)
+		d.ruleRepeats(t, &r)
 	}
 	return r
 }
@@ -167,7 +167,7 @@ func (d *decoder) ruleTimes(n *yaml.Node, r *Rule, from, to *yaml.Node) {
 	default:
 		r.To = &Clock{}
 		value(d, "to", r.To, parseClock).Read(to)
-		end := time.Duration(r.To.Days)*24*time.Hour + r.To.Time
+		end := r.To.length()
 		if r.RRule != "" && end <= r.From {
 			d.fail(to, `the next day is written "+1d 05:00"`, "to is not after from")
 		}
@@ -180,8 +180,9 @@ func (d *decoder) ruleTimes(n *yaml.Node, r *Rule, from, to *yaml.Node) {
 	}
 }
 
-// ruleRepeats parses rrule and cron, and refuses what recurs too often.
-func (d *decoder) ruleRepeats(at *yaml.Node, r *Rule) {
+// ruleRepeats parses rrule and cron, and refuses what recurs too often, or ends before it starts.
+func (d *decoder) ruleRepeats(t ruleNodes, r *Rule) {
+	at := t.repeats
 	recur, err := r.prepare()
 	if err != nil {
 		d.fail(at, "", "%s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), "invalid: "), "invalid "))
@@ -189,6 +190,10 @@ func (d *decoder) ruleRepeats(at *yaml.Node, r *Rule) {
 	}
 	r.recur = recur
 	if recur.cron == nil {
+		return
+	}
+	if r.To != nil && r.To.length() <= recur.cron.Latest() { // as a deny it would deny nothing
+		d.fail(t.to, `the next day is written "+1d 05:00"`, "to is not after the last start of a day that cron %s names", quote(r.Cron))
 		return
 	}
 	wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

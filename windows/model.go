@@ -80,6 +80,9 @@ type Clock struct {
 	Time time.Duration // since midnight
 }
 
+// length is the wall time from the midnight that begins the start's date.
+func (c *Clock) length() time.Duration { return time.Duration(c.Days)*24*time.Hour + c.Time }
+
 // Span is a range of local dates, both included, as floating midnights.
 type Span struct{ First, Last time.Time }
 

@@ -199,6 +199,52 @@ func TestTheHorizonCutsNoWindow(t *testing.T) {
 	}
 }
 
+// A deny that cancels closes all of a long window, also when it is long past, or far ahead.
+func TestTrapACancelledWindowOpensOnceTheHolidayIsPast(t *testing.T) {
+	const long = "allow: [{at: 2026-01-10T00:00, to: 2027-01-20T00:00}]\n"
+	for _, deny := range []string{
+		"{use: holidays/own, effect: cancel}", "{at: 2026-01-12T00:00, duration: 1h, effect: cancel}",
+		"{use: holidays/late, effect: cancel}", "{at: 2027-01-18T00:00, duration: 1h, effect: cancel}",
+	} {
+		d := load(t, "window_sets:\n  s:\n    timezone: UTC\n    "+long+"    deny: ["+deny+"]\n"+
+			"holidays: {own: {dates: [2026-01-12]}, late: {dates: [2027-01-18]}}")
+		for _, from := range []string{"2026-01-11", "2026-02-20", "2026-08-01", "2026-12-01", "2027-01-19"} {
+			c := d.Compile("s", Ahead(instantOf(t, from+"T00:00:00Z"), 1))
+			if at, err := c.Next(c.Horizon.From, time.Hour); err == nil {
+				t.Errorf("%s: compiled from %s on it opens at %s", deny, from, at)
+			}
+		}
+	}
+	c := one(t, long).Compile("s", Ahead(instantOf(t, "2026-08-01T00:00:00Z"), 1))
+	if _, err := c.Next(c.Horizon.From, time.Hour); err != nil {
+		t.Errorf("control: %v", err)
+	}
+}
+
+// Each overlapping pair of two levels is a piece. Two rules of 31 days an hour were 17 million, and
+// took gigabytes in every compile.
+func TestTrapOverlapsOfTwoLevelsAreBounded(t *testing.T) {
+	text := func(length string) string {
+		return strings.ReplaceAll(`
+window_sets:
+  wide: {scope: {}, timezone: UTC, allow: [{cron: "0 * * * *", duration: LONG}]}
+  narrow: {scope: {customer: a}, timezone: UTC, allow: [{cron: "0 * * * *", duration: LONG}]}
+  inner: {scope: {customer: a, site: b}, timezone: UTC}
+`, "LONG", length)
+	}
+	from := instantOf(t, "2026-05-01T00:00:00Z")
+	for _, name := range []string{"narrow", "inner"} {
+		c := load(t, text("31d")).Compile(name, Ahead(from, 10))
+		if why := c.Reason(); !strings.HasPrefix(why, "window set narrow: its times and those of wide overlap more than") {
+			t.Errorf("%s: it is closed as %q", name, why)
+		}
+		c = load(t, text("10h")).Compile(name, Ahead(from, 10))
+		if at, err := c.Next(from, 24*time.Hour); err != nil || !at.Equal(from) {
+			t.Errorf("%s, control: next %s, %v", name, at, err)
+		}
+	}
+}
+
 func TestOneCompiledSetServesManyHosts(t *testing.T) {
 	c := one(t, saturday+"\ndeny: [{use: holidays/DE-HE}]").Compile("s", Ahead(instantOf(t, "2026-01-01T00:00:00Z"), 400))
 	done := make(chan error)

@@ -81,7 +81,8 @@ func obsolete(a *Approval, list []Approval, d *windows.Definitions, now time.Tim
 		return true
 	}
 	return slices.ContainsFunc(list, func(b Approval) bool {
-		return b.Set == a.Set && b.Rule == a.Rule && b.At.After(a.At) && (b.Revoked || !a.Revoked && covers(&b, a))
+		same := b.Rule == a.Rule || b.Rule == "" && b.Revoked // a revocation of a set is for all its rules
+		return b.Set == a.Set && same && b.At.After(a.At) && (b.Revoked || !a.Revoked && covers(&b, a))
 	})
 }
 

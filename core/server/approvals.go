@@ -189,7 +189,7 @@ func approvalsOf(by caller, set *definitions.Set, cal *admission.Calendar, name 
 			}
 		}
 		for _, w := range said {
-			if w.Set == name && w.Rule == s.Rule {
+			if w.Set == name && (w.Rule == s.Rule || w.Rule == "" && w.Revoked) {
 				a.Given = append(a.Given, api.WindowWord{
 					ID: w.ID, Revoked: w.Revoked, By: w.By, At: w.At, From: w.From, Until: w.Until, Window: w.Window, Change: w.Change,
 					Targets: w.Targets, Freezes: w.Freezes, Ticket: w.Ticket, Reason: w.Reason,

@@ -208,6 +208,32 @@ func TestRevokingAWindowThatNeededNoApproval(t *testing.T) {
 	}
 }
 
+// A revocation of a set closes a rule that has an approval of its own, and the rule shows it.
+func TestRevokingASetRevokesItsRules(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	approver, own := b.token("acme", Approver), tree()
+	own["windows/sets.yaml"] = strings.Replace(own["windows/sets.yaml"], `to: "+1d 04:00"`, `to: "+1d 04:00", approval: {by: acme-cab}`, 1)
+	_, err := b.cat.Apply(t.Context(), "test", documents(own), definitions.Revision{}, catalog.AnyVersion)
+	must(t, err)
+	if w := b.workers("acme-night"); !w.Open && w.Next.IsZero() {
+		t.Fatalf("control: %+v", w)
+	}
+	want[any](t, b.ask(approver, "POST", "/v1/windows/acme-night/revoke", api.RevokeWindow{}), http.StatusOK)
+	if w := b.workers("acme-night"); w.Open || !w.Next.IsZero() {
+		t.Errorf("%+v", w)
+	}
+	for _, p := range want[struct{ Items []api.WindowApproval }](t, b.ask(approver, "GET", "/v1/approvals", nil), http.StatusOK).Items {
+		if p.Set == "acme-night" && (p.State != "revoked" || len(p.Given) != 1) {
+			t.Errorf("rule %q: %+v", p.Rule, p)
+		}
+	}
+	want[any](t, b.ask(approver, "POST", "/v1/windows/acme-night/approve", api.ApproveWindow{Rule: "night"}), http.StatusOK)
+	if w := b.workers("acme-night"); !w.Open && w.Next.IsZero() {
+		t.Errorf("%+v", w)
+	}
+}
+
 func TestWhoMayApproveAWindow(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

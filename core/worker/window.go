@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -223,30 +222,14 @@ func (m *machine) suspend(step, reason string, after time.Duration) *leaseEnd {
 func evidence(r stepAdmission) *core.Window {
 	q := r.question
 	w := &core.Window{Set: q.Set, Started: r.early.UTC().Truncate(time.Millisecond)}
-	e, err := r.calendar.Compiled(r.early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets}).Explain(r.early, time.Second)
+	work := windows.Work{Change: q.Change, Targets: q.Targets}
+	e, err := r.calendar.Compiled(r.early, q.Set, work).Explain(r.early, time.Second)
 	if err != nil || e.Window == nil {
 		return w
 	}
 	w.Open, w.Close, w.Rules = e.Window.Open.UTC(), e.Window.Close.UTC(), e.Window.Rules
-	if set := r.calendar.Definitions().Sets[q.Set]; set != nil {
-		w.Approvals = approvals(set, w.Rules)
-	}
+	w.Approvals = r.calendar.Definitions().Consents(q.Set, w.Rules, work, r.early)
 	return w
-}
-
-// approvals names the approvals of a set that the rules stand under.
-func approvals(set *windows.Set, rules []string) []string {
-	var names []string
-	for _, rule := range set.Allow {
-		a := cmp.Or(rule.Approval, set.Approval)
-		if a == nil || !slices.Contains(rules, rule.ID) {
-			continue
-		}
-		if name := cmp.Or(a.ID, a.By); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // sight is how a window stands.

@@ -461,30 +461,6 @@ func TestWaitingHoldsNothing(t *testing.T) {
 	})
 }
 
-func TestEvidenceNamesTheApproval(t *testing.T) {
-	const set = `
-window_sets:
-  night:
-    timezone: UTC
-    approval: {by: acme-cab, until: "2000-06-01"}
-    allow:
-      - {id: nightly, rrule: "FREQ=DAILY", from: "22:00", to: "+1d 02:00"}
-      - {id: once, at: "2000-01-01T01:00", to: "2000-01-01T06:00", approval: {id: CHG0041, by: acme-cab}}
-`
-	for begin, want := range map[time.Duration]string{20 * time.Hour: "acme-cab", time.Hour: "acme-cab CHG0041"} {
-		inDays(t, func(l *lab) {
-			pass(begin)
-			la := l.windowed("r", 1, set, flash)
-			n := l.start(l.windowedConfig())
-			r := l.results(la)[0]
-			n.drain()
-			if w := r.Steps[0].Window; w == nil || strings.Join(w.Approvals, " ") != want || w.Started.Before(w.Open) || !w.Started.Before(w.Close) {
-				t.Errorf("started after %v: %+v, expected %s", begin, w, want)
-			}
-		})
-	}
-}
-
 // Launch refuses it; should it come all the same, an unknown need is an error and no 0.
 func TestTrapUnknownNeedIsNoZero(t *testing.T) { // ConfigMgr counts an unknown run time as none
 	inDays(t, func(l *lab) {

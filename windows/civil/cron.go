@@ -159,6 +159,12 @@ func (c *Cron) RealTime() bool { return c.real }
 // PerDay is how often the expression triggers on a day on which it triggers.
 func (c *Cron) PerDay() int { return bits.OnesCount64(c.minute) * bits.OnesCount64(c.hour) }
 
+// Latest is the latest wall time of a day at which the expression triggers, since midnight.
+func (c *Cron) Latest() time.Duration {
+	hour, minute := bits.Len64(c.hour)-1, bits.Len64(c.minute)-1
+	return time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute
+}
+
 // Next is the first instant strictly after the given one at which the expression triggers in zone.
 // ok is false if it never does.
 func (c *Cron) Next(after time.Time, zone *time.Location) (at time.Time, ok bool) {

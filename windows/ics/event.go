@@ -40,8 +40,12 @@ type yamlRule struct {
 
 const wall = "2006-01-02T15:04:05"
 
-// length is how long an event lasts: elapsed time, or a difference of wall clock times.
-type length struct{ elapsed, wall time.Duration }
+// length is how long an event lasts: elapsed time, or a difference of wall clock times in its zone.
+type length struct {
+	elapsed, wall time.Duration
+	zone          string
+	loc           *time.Location
+}
 
 // series takes over the events of one UID.
 func (im *importer) series(s *series) error {
@@ -144,9 +148,16 @@ func (im *importer) single(e, master *event, usual length) error {
 }
 
 // after is the instant at which something ends that begins at a moment.
-func (l length) after(m moment) time.Time {
+func (l length) after(m moment) time.Time { return l.end(m).instant().Add(l.elapsed) }
+
+// end adds the wall clock time. A start that is written in another zone, as EXDATE often is in UTC,
+// ends with its series: a clock change between start and end counts.
+func (l length) end(m moment) moment {
+	if l.elapsed == 0 && m.zone != l.zone {
+		m.wall, m.zone, m.loc = civil.Wall(m.instant(), l.loc), l.zone, l.loc
+	}
 	m.wall = m.wall.Add(l.wall)
-	return m.instant().Add(l.elapsed)
+	return m
 }
 
 // dates takes over single dates that are added or left out.
@@ -190,8 +201,7 @@ func (im *importer) once(into *[]yamlRule, id string, start moment, long length)
 	if long.elapsed > 0 {
 		r.Duration = windows.FormatDuration(long.elapsed)
 	} else {
-		start.wall = start.wall.Add(long.wall)
-		to, err := im.local(start)
+		to, err := im.local(long.end(start))
 		if err != nil {
 			return err
 		}
@@ -261,11 +271,12 @@ func (im *importer) span(e *event) (start moment, long length, err error) {
 		return start, long, err
 	}
 	duration, end := e.Props.Get(ical.PropDuration), e.Props.Get(ical.PropDateTimeEnd)
+	long.zone, long.loc = start.zone, start.loc
 	switch {
 	case duration != nil && end != nil:
 		err = errors.New("DTEND and DURATION exclude each other")
 	case duration != nil:
-		long, err = readDuration(duration)
+		long.elapsed, long.wall, err = readDuration(duration)
 	case end != nil:
 		var m moment
 		if m, err = im.time(end, "DTEND"); err != nil {
@@ -290,18 +301,18 @@ func (im *importer) span(e *event) (start moment, long length, err error) {
 
 // readDuration reads days, which count on the wall clock, or hours, minutes and seconds, which
 // are elapsed time.
-func readDuration(prop *ical.Prop) (length, error) {
+func readDuration(prop *ical.Prop) (elapsed, wall time.Duration, err error) {
 	d, err := prop.Duration()
 	if err != nil || d <= 0 || d%time.Second != 0 {
-		return length{}, fmt.Errorf("DURATION %q: expected more than none", clip(prop.Value))
+		return 0, 0, fmt.Errorf("DURATION %q: expected more than none", clip(prop.Value))
 	}
 	switch days, hours := strings.ContainsAny(prop.Value, "DW"), strings.Contains(prop.Value, "T"); {
 	case days && hours:
-		return length{}, fmt.Errorf("DURATION %q: days together with hours cannot be taken over", clip(prop.Value))
+		return 0, 0, fmt.Errorf("DURATION %q: days together with hours cannot be taken over", clip(prop.Value))
 	case days:
-		return length{wall: d}, nil
+		return 0, d, nil
 	}
-	return length{elapsed: d}, nil
+	return d, 0, nil
 }
 
 // define writes a window set, and reads it back.

@@ -12,6 +12,8 @@ import (
 
 const weekly = "UID:a\nSUMMARY:w\nDTSTART;TZID=Europe/Berlin:20261017T220000\nDTEND;TZID=Europe/Berlin:20261018T000000\nRRULE:FREQ=WEEKLY;BYDAY=SA\n"
 
+const night = "UID:a\nSUMMARY:n\nDTSTART;TZID=Europe/Berlin:20260103T220000\nDTEND;TZID=Europe/Berlin:20260104T050000\nRRULE:FREQ=WEEKLY;BYDAY=SA\n"
+
 // A calendar opens what its newest revisions say, in the zone that it names, and nothing else.
 func TestFaultW4Calendar(t *testing.T) {
 	const single = "DTSTART;TZID=Europe/Berlin:20261024T220000\n"
@@ -29,6 +31,9 @@ func TestFaultW4Calendar(t *testing.T) {
 		{"tentative", calendar(weekly + "STATUS:TENTATIVE"), ""},
 		{"one occurrence cancelled", calendar(weekly, "UID:a\n"+single+"RECURRENCE-ID;TZID=Europe/Berlin:20261024T220000\nSTATUS:CANCELLED"), ""},
 		{"one occurrence cancelled, in UTC", calendar(weekly, "UID:a\n"+single+"RECURRENCE-ID:20261024T200000Z\nSTATUS:CANCELLED"), ""},
+		{"left out in UTC, in the autumn night", calendar(night + "EXDATE:20261024T200000Z"), ""},
+		{"cancelled in UTC, in the autumn night", calendar(night, "UID:a\n"+single+"RECURRENCE-ID:20261024T200000Z\nSTATUS:CANCELLED"), ""},
+		{"added in UTC, in the autumn night", calendar(strings.ReplaceAll(night, "RRULE:FREQ=WEEKLY;BYDAY=SA", "RDATE:20261024T200000Z")), "2026-10-24T20:00:00Z 2026-10-25T04:00:00Z"},
 		{
 			"one occurrence moved", calendar(weekly, "UID:a\nDTSTART;TZID=Europe/Berlin:20261022T010000\nDURATION:PT1H\nRECURRENCE-ID;TZID=Europe/Berlin:20261024T220000\nSEQUENCE:1"),
 			"2026-10-21T23:00:00Z 2026-10-22T00:00:00Z",

@@ -108,8 +108,8 @@ an approver; turnus runs approve is for runs.`,
 				if err != nil {
 					return err
 				}
-				if t.flag == "--until" && len(t.text) == len(time.DateOnly) {
-					at = at.In(zone).AddDate(0, 0, 1) // the last day counts whole, as in files
+				if t.flag == "--until" {
+					at = wholeDay(t.text, at, zone)
 				}
 				*t.into = at.UTC()
 			}
@@ -132,6 +132,15 @@ an approver; turnus runs approve is for runs.`,
 	fl.StringVar(&q.Ticket, "ticket", "", "where it was decided, as CHG0042")
 	reasonFlag(c, &q.Reason)
 	return c
+}
+
+// wholeDay is the end of a last day, which counts whole, as in files. The midnight that ends it is
+// resolved itself: the one before may not exist. Any other time is at.
+func wholeDay(text string, at time.Time, zone *time.Location) time.Time {
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		at, _ = civil.Resolve(day.AddDate(0, 0, 1), zone)
+	}
+	return at
 }
 
 func (a *app) windowsRevokeCmd() *cobra.Command {
