@@ -5,9 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/backup"
 )
 
 // objectsIn are the files of objects of a folder of backups, or of outputs.
@@ -89,5 +91,38 @@ func TestDamagedObjectIsCopiedAnew(t *testing.T) {
 				t.Errorf("damaged here, and gone there: %+v", m.Outputs)
 			}
 		})
+	}
+}
+
+// A place that has no output is no source of a backup, also if an earlier backup has all outputs
+// except new ones. The control: with outputs in the place, a missing one is only counted.
+func TestAPlaceWithoutOutputsMakesNoBackup(t *testing.T) {
+	t.Parallel()
+	s, where := newSite(t, sqliteURL(t)), t.TempDir()
+	s.run("one", 5, 2)
+	right, wrong := s.outputs, t.TempDir()
+	refused := func(where, want string) {
+		t.Helper()
+		s.outputs = wrong
+		b := s.bucket()
+		defer func() { _ = b.Close() }()
+		_, err := backup.Create(t.Context(), backup.Options{Ledger: s.url, Objects: b, Where: where})
+		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "hint: check --outputs") {
+			t.Errorf("got %v, expected an error with %q", err, want)
+		}
+		s.outputs = right
+	}
+	refused(where, "2 large outputs")
+	if list, err := backup.List(t.Context(), where); err != nil || len(list) != 0 {
+		t.Errorf("%v, %v: a refused backup is listed", list, err)
+	}
+	s.backup(where)
+	s.run("two", 5, 1)
+	refused(where, "3 large outputs")
+	if err := os.RemoveAll(filepath.Join(right, "output", "2")); err != nil {
+		t.Fatal(err)
+	}
+	if m := s.backup(where); m.Outputs.Missing != 1 || m.Outputs.Objects != 2 {
+		t.Errorf("%+v", m.Outputs)
 	}
 }

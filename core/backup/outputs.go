@@ -250,11 +250,29 @@ func copyObjects(ctx context.Context, p place, id string, o *Options, named *spo
 		}
 		return nil
 	})
+	if err == nil {
+		err = checkSource(ctx, o.Objects, out)
+	}
 	if err != nil {
 		return nil, err
 	}
 	out.Sum, err = writeList(ctx, p, id, list)
 	return out, err
+}
+
+// checkSource refuses a place of outputs that has none of them, as a folder that is not mounted:
+// the objects of earlier backups are not read there.
+func checkSource(ctx context.Context, from *blob.Bucket, out *Outputs) error {
+	if out.Missing == 0 || out.New+out.Damaged > 0 {
+		return nil
+	}
+	if out.Objects > 0 {
+		_, err := from.List(&blob.ListOptions{Prefix: "output/"}).Next(ctx)
+		if !errors.Is(err, io.EOF) {
+			return ledger.BucketError(err)
+		}
+	}
+	return fmt.Errorf("the ledger names %d large outputs, and their place has none of them: %w\nhint: check --outputs, and that it is mounted; --no-outputs copies the ledger alone", out.Objects+out.Missing, core.ErrInvalid)
 }
 
 // copyBatch copies the objects of a batch at the same time; into a single file one after the other.

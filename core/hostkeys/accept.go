@@ -158,18 +158,27 @@ func AllNew(list []Result) []Decision {
 	return out
 }
 
-// conflicts returns the names in known_hosts for which hosts showed different keys of one type.
+// conflicts returns the names in known_hosts for which hosts showed different keys of one type, or
+// no common key: they may be different machines.
 func conflicts(list []Result) map[string]bool {
-	first := map[[2]string]ssh.PublicKey{}
+	seen := map[string][]ssh.PublicKey{}
 	found := map[string]bool{}
 	for _, r := range list {
+		first, common := len(seen[r.Name]) == 0, false
 		for _, k := range r.Keys {
-			id := [2]string{r.Name, k.Key.Type()}
-			if first[id] == nil {
-				first[id] = k.Key
-			} else if !transport.SameKey(first[id], k.Key) {
-				found[r.Name] = true
+			same := func(s ssh.PublicKey) bool { return transport.SameKey(s, k.Key) }
+			if slices.ContainsFunc(seen[r.Name], same) {
+				common = true
+				continue
 			}
+			if slices.ContainsFunc(seen[r.Name], func(s ssh.PublicKey) bool { return s.Type() == k.Key.Type() }) {
+				found[r.Name] = true
+				continue
+			}
+			seen[r.Name] = append(seen[r.Name], k.Key)
+		}
+		if len(r.Keys) > 0 && !first && !common {
+			found[r.Name] = true
 		}
 	}
 	return found

@@ -1,7 +1,9 @@
 package hostkeys
 
 import (
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
 	"os"
 	"path/filepath"
@@ -52,6 +54,43 @@ func TestAllNewAcceptsNewKeysOnly(t *testing.T) {
 	for _, d := range AllNew([]Result{one, two}) {
 		if d.Accepted {
 			t.Errorf("%s: accepted, though two hosts share the name", d.Host.Name)
+		}
+	}
+}
+
+// Hosts with one name in known_hosts are one machine only if they have a key in common: keys of
+// different types alone say nothing.
+func TestAllNewWantsACommonKeyOfHostsWithOneName(t *testing.T) {
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nist, err := ssh.NewPublicKey(secret.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := func(keys ...ssh.PublicKey) Result {
+		r := result("a")
+		for _, k := range keys {
+			r.Keys = append(r.Keys, transport.HostKey{Key: k, State: transport.KeyNew})
+		}
+		return r
+	}
+	ed := newKey(t)
+	for name, tc := range map[string]struct {
+		hosts []Result
+		want  bool
+	}{
+		"different types":             {[]Result{fresh(nist), fresh(ed)}, false},
+		"one key":                     {[]Result{fresh(ed), fresh(ed)}, true},
+		"one key of two":              {[]Result{fresh(ed, nist), fresh(nist)}, true},
+		"one key, and another":        {[]Result{fresh(nist, ed), fresh(nist, newKey(t))}, false},
+		"without keys, then one host": {[]Result{fresh(), fresh(ed)}, true},
+	} {
+		for _, d := range AllNew(tc.hosts) {
+			if d.Accepted != tc.want {
+				t.Errorf("%s: %s accepted: %v, expected %v", name, d.Key.Type(), d.Accepted, tc.want)
+			}
 		}
 	}
 }

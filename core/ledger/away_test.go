@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
@@ -168,4 +170,40 @@ func TestCommitAfterTheEndOfItsContext(t *testing.T) {
 	if err := ledger.TranslateCommit(t.Context(), "x", sql.ErrTxDone); !errors.Is(err, core.ErrUnknown) {
 		t.Errorf("got %v, expected that nobody knows", err)
 	}
+}
+
+// If the answer to a commit is lost, the row may name the new object: neither object is removed.
+func TestAnUnknownCommitLosesNoOutput(t *testing.T) {
+	t.Parallel()
+	ctx, id := t.Context(), core.JobID{Run: "r1"}
+	v := &vault{t, "sqlite:" + filepath.Join(t.TempDir(), "ledger.db"), t.TempDir()}
+	plain := v.open(nil)
+	accept(t, plain, newRun("r1", "", 1))
+	plain.LoseAnswers()
+	_, err := plain.PutOutput(ctx, id, "x", strings.NewReader(large))
+	wantErr(t, err, core.ErrUnknown, "put")
+	whole := func(l *ledger.Ledger, after string) {
+		t.Helper()
+		r, _, err := l.OpenOutput(ctx, ledger.AllTenants(), id, "x", 0, -1)
+		if err != nil {
+			t.Fatalf("%s: %v", after, err)
+		}
+		defer func() { _ = r.Close() }()
+		if got, err := io.ReadAll(r); err != nil || string(got) != large {
+			t.Errorf("%s: %d bytes, %v, expected %d", after, len(got), err, len(large))
+		}
+	}
+	whole(plain, "put")
+	ring, _ := newRing(t, keyring.Options{AcceptPlain: true})
+	migrating := v.open(ring)
+	migrating.LoseAnswers()
+	err = core.ErrUnknown
+	var done ledger.Reencrypted
+	for errors.Is(err, core.ErrUnknown) { // each value takes one call: its commit happens
+		done, err = migrating.Reencrypt(ctx, nil)
+	}
+	if err != nil || done.Failed != 1 {
+		t.Fatalf("the object's commit got an answer: %+v, %v", done, err)
+	}
+	whole(migrating, "re-encrypt")
 }

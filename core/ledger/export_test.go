@@ -3,6 +3,9 @@ package ledger
 import (
 	"bytes"
 	"context"
+	"database/sql"
+	"database/sql/driver"
+	"io"
 	"time"
 )
 
@@ -79,4 +82,40 @@ func (l *Ledger) Search(ctx context.Context, table, word string) (n int, err err
 		}
 	}
 	return n, rows.Err()
+}
+
+// LoseAnswers makes each further commit of a ledger in a SQLite file happen without an answer.
+func (l *Ledger) LoseAnswers() {
+	sqlite := l.db.write.Driver()
+	_ = l.db.write.Close()
+	l.db.write = sql.OpenDB(unanswered{sqlite, "file:" + l.db.file + "?_txlock=immediate&_pragma=busy_timeout(30000)&_pragma=foreign_keys(1)"})
+	l.db.write.SetMaxOpenConns(1)
+}
+
+type unanswered struct {
+	driver driver.Driver
+	name   string
+}
+
+func (u unanswered) Driver() driver.Driver { return u.driver }
+
+func (u unanswered) Connect(context.Context) (driver.Conn, error) {
+	c, err := u.driver.Open(u.name)
+	return unansweredConn{c}, err
+}
+
+type unansweredConn struct{ driver.Conn }
+
+func (c unansweredConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	t, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+	return unansweredTx{t}, err
+}
+
+type unansweredTx struct{ driver.Tx }
+
+func (t unansweredTx) Commit() error {
+	if err := t.Tx.Commit(); err != nil {
+		return err
+	}
+	return io.ErrUnexpectedEOF
 }

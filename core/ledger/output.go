@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -32,7 +33,8 @@ type Output struct {
 
 // PutOutput stores what r gives, in the place of what that name had. Small output goes into the
 // database, larger into the bucket as it is, so that parts of it can be read. After an
-// error nothing has changed. Output over MaxInlineOutput without a bucket is core.ErrInvalid.
+// error nothing has changed, except that after core.ErrUnknown the output may be stored. Output
+// over MaxInlineOutput without a bucket is core.ErrInvalid.
 func (l *Ledger) PutOutput(ctx context.Context, id core.JobID, name string, r io.Reader) (Output, error) {
 	if err := checkText("output: name", name, true, maxID*2); err != nil {
 		return Output{}, err
@@ -64,7 +66,9 @@ func (l *Ledger) PutOutput(ctx context.Context, id core.JobID, name string, r io
 		}
 	}
 	if err := l.putOutput(ctx, run.seq, id, o); err != nil {
-		l.discard(ctx, o.object)
+		if !errors.Is(err, core.ErrUnknown) { // the row may name it; Sweep removes it if not
+			l.discard(ctx, o.object)
+		}
 		return Output{}, err
 	}
 	return o, nil

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -411,6 +412,9 @@ func (l *Ledger) reencryptObject(ctx context.Context, seq int64, id core.JobID, 
 			fresh.object, fresh.data, seq, id.Index, o.Name, o.object)
 		return err
 	})
+	if errors.Is(err, core.ErrUnknown) { // the row names either object; Sweep removes the other
+		return err
+	}
 	if err != nil || changed == 0 { // it was replaced or removed meanwhile
 		l.discard(ctx, fresh.object)
 		return err

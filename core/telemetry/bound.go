@@ -1,6 +1,9 @@
 package telemetry
 
-import "sync"
+import (
+	"maps"
+	"sync"
+)
 
 // Other stands for all values of a label that came after there were as many as it may have.
 const Other = "other"
@@ -11,6 +14,10 @@ const (
 	maxWorkers     = 500
 	maxValues      = 200 // of any other
 )
+
+// passing reports whether a label gets new values for as long as a service runs, and only sources
+// report it: it keeps a value for as long as a source does.
+func passing(label string) bool { return label == "worker" || label == "revision" }
 
 // bounds keeps the values that labels had, the first of each: a metric has no more series than the
 // table's labels allow.
@@ -62,4 +69,14 @@ func (b *bounds) values(m *Metric, given []string) []string {
 		out[i] = b.value(m.Labels[i], clean(v))
 	}
 	return out
+}
+
+// forget removes the values of passing labels that the sources no longer report. A label that none
+// of them reported keeps its values: a source may have failed.
+func (b *bounds) forget(reported map[string]map[string]bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for label, now := range reported {
+		maps.DeleteFunc(b.seen[label], func(v string, _ bool) bool { return !now[v] })
+	}
 }

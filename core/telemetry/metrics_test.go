@@ -144,6 +144,7 @@ func TestTenantsAreBounded(t *testing.T) {
 			for i := range 1000 {
 				emit(TenantDue, 2, fmt.Sprint("t", i))
 				emit(TenantOldest, float64(i), fmt.Sprint("t", i))
+				emit(SourceState, 1, fmt.Sprint("s", i), "failed")
 			}
 		})
 		for i := range 1000 {
@@ -162,11 +163,59 @@ func TestTenantsAreBounded(t *testing.T) {
 		if off {
 			continue
 		}
-		for _, line := range []string{`turnus_runs_accepted_total{tenant="other"} 980`, `turnus_tenant_due{tenant="other"} 1960`, `turnus_tenant_oldest_overdue_seconds{tenant="other"} 999`} {
+		for _, line := range []string{`turnus_runs_accepted_total{tenant="other"} 980`, `turnus_tenant_due{tenant="other"} 1960`, `turnus_tenant_oldest_overdue_seconds{tenant="other"} 999`, `turnus_source_state{source="other",state="failed"} 1`} {
 			if !strings.Contains(text, "\n"+line+"\n") {
 				t.Errorf("no line %s", line)
 			}
 		}
+	}
+}
+
+// Workers that are gone make room for new ones: thousands of starts use up no names. A scrape whose
+// source fails forgets none. A blocked plugin is 1 also among the others.
+func TestWorkersThatAreGoneMakeRoom(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry("v1", 0)
+	from, to := 0, maxWorkers
+	r.Source(func(_ context.Context, emit Emit) {
+		for i := from; i < to; i++ {
+			emit(SSHDials, 1, fmt.Sprint("w", i), "ok")
+			emit(PluginBlocked, 1, fmt.Sprint("w", i), "p")
+		}
+		if from < to {
+			emit(DefinitionsInfo, 1, fmt.Sprint("r", from), "git")
+		}
+	})
+	others := func() int {
+		t.Helper()
+		return strings.Count(scrape(t, r), `worker="other"`)
+	}
+	if n := others(); n != 0 {
+		t.Fatalf("%d series of other workers, expected none of the first %d", n, maxWorkers)
+	}
+	from, to = 10, maxWorkers+10
+	text := scrape(t, r)
+	for _, line := range []string{`turnus_ssh_dials_total{result="ok",worker="other"} 10`, `turnus_plugin_blocked{plugin="p",worker="other"} 1`} {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+	if n := others(); n != 0 {
+		t.Errorf("%d series of other workers, though the earlier ones are gone", n)
+	}
+	from, to = 0, 0 // the source fails
+	others()
+	from, to = 0, maxWorkers+10
+	if text := scrape(t, r); strings.Contains(text, `worker="w0"`) || !strings.Contains(text, `worker="w509"`) {
+		t.Error("a scrape without workers forgot the known ones")
+	}
+	to = 1
+	for from = range 2 * maxValues {
+		to = from + 1
+		text = scrape(t, r)
+	}
+	if strings.Contains(text, `revision="other"`) {
+		t.Error("revisions that are gone use up the values of the label")
 	}
 }
 

@@ -139,6 +139,7 @@ func (r *Registry) read(ctx context.Context) []series {
 	r.mu.Unlock()
 	var mu sync.Mutex
 	at := map[string]int{}
+	reported := map[string]map[string]bool{} // of passing labels
 	var all []series
 	emit := func(id MetricID, v float64, labels ...string) {
 		m := check(id, "", labels)
@@ -146,6 +147,15 @@ func (r *Registry) read(ctx context.Context) []series {
 		key := fmt.Sprint(id, "\x00", strings.Join(bounded, "\x00"))
 		mu.Lock()
 		defer mu.Unlock()
+		for i, label := range m.Labels {
+			if !passing(label) {
+				continue
+			}
+			if reported[label] == nil {
+				reported[label] = map[string]bool{}
+			}
+			reported[label][bounded[i]] = true
+		}
 		i, ok := at[key]
 		switch {
 		case !ok:
@@ -162,6 +172,7 @@ func (r *Registry) read(ctx context.Context) []series {
 		wg.Go(func() { s(ctx, emit) })
 	}
 	wg.Wait()
+	r.bounds.forget(reported)
 	return all
 }
 

@@ -122,7 +122,7 @@ var table = [last]Metric{
 	Hosts:              {Name: "turnus_hosts", Kind: Gauge, Side: OfServer, Help: "Hosts in the project and of sources."},
 	SourceHosts:        {Name: "turnus_source_hosts", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Hosts in use of a source of hosts; the same on every server."},
 	SourceGood:         {Name: "turnus_source_good_timestamp_seconds", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Time at which the source last gave the hosts in use; absent before the first."},
-	SourceState:        {Name: "turnus_source_state", Kind: Gauge, Side: OfServer, Labels: []string{"source", "state"}, Help: "1 if the source of hosts is failed, waiting or refused, else 0."},
+	SourceState:        {Name: "turnus_source_state", Kind: Gauge, Side: OfServer, Labels: []string{"source", "state"}, Largest: true, Help: "1 if the source of hosts is failed, waiting or refused, else 0."},
 	Events:             {Name: "turnus_events_total", Kind: Counter, Side: OfServer, Labels: []string{"kind"}, Help: "Events that this server logged, by kind."},
 
 	RunsAccepted: {Name: "turnus_runs_accepted_total", Kind: Counter, Side: OfServer, Labels: []string{"tenant"}, Help: "Runs that this server accepted."},
@@ -209,5 +209,5 @@ var table = [last]Metric{
 	SSHConnections:    {Name: "turnus_ssh_connections", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Open SSH connections."},
 	PluginStarts:      {Name: "turnus_plugin_starts_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Started processes of the plugin."},
 	PluginDeaths:      {Name: "turnus_plugin_deaths_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Processes of the plugin that died or did not start."},
-	PluginBlocked:     {Name: "turnus_plugin_blocked", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "1 while calls are refused because the plugin died too often, else 0."},
+	PluginBlocked:     {Name: "turnus_plugin_blocked", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "plugin"}, Largest: true, Help: "1 while calls are refused because the plugin died too often, else 0."},
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"gocloud.dev/blob"
@@ -41,13 +43,17 @@ func (f *StoreFlags) LedgerURL() string {
 }
 
 // Objects opens where large outputs are; nil where there are none: the folder that nobody named is
-// not there.
+// not there. A named folder has to be there, unless make is set.
 func (f *StoreFlags) Objects(ctx context.Context, make bool) (*blob.Bucket, error) {
-	where := f.outputs
-	if where == "" {
-		where = filepath.Join(f.Data, "outputs")
-		if _, err := os.Stat(where); errors.Is(err, fs.ErrNotExist) && !make {
+	where := cmp.Or(f.outputs, filepath.Join(f.Data, "outputs"))
+	if !make && !strings.Contains(where, "://") {
+		_, err := os.Stat(where)
+		switch {
+		case err == nil:
+		case f.outputs == "" && errors.Is(err, fs.ErrNotExist):
 			return nil, nil //nolint:nilnil // no large output was ever written
+		default:
+			return nil, console.Invalid("there is no folder of large outputs: %v\nhint: check --outputs, and that it is mounted", err)
 		}
 	}
 	return ledger.OpenBucket(ctx, where)
