@@ -64,11 +64,11 @@ const endedRuns = 25
 // hosts come first: among those that are active, and of each day on which runs ended.
 func overviewOf(runs []api.Run) overviewView {
 	var view overviewView
-	for _, run := range runs {
+	for i, run := range runs {
 		switch {
 		case needsPerson(run):
 			view.Waiting = append(view.Waiting, run)
-		case !run.Phase.Over():
+		case !runs[i].Complete():
 			view.Active = append(view.Active, run)
 		default:
 			view.Ended = append(view.Ended, run)
