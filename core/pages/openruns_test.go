@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,4 +98,35 @@ func TestHostsAndTheQueueHaveRunsWithOpenHosts(t *testing.T) {
 	_, text = v.get("/queue")
 	has(t, "the queue", text, `href="/runs/active"`, `href="/runs/paused"`, `href="/runs/stopped"`, `href="/runs/cancelled"`)
 	lacks(t, "the queue", text, "/runs/old")
+}
+
+// Runs that are open stay on the overview, however many newer ones have ended. Each is there once.
+func TestTheOverviewKeepsOpenRuns(t *testing.T) {
+	at := time.Date(2026, 12, 5, 0, 0, 0, 0, time.UTC)
+	var runs []api.Run
+	add := func(id string, phase api.Phase, ended time.Time) {
+		at = at.Add(-time.Minute)
+		runs = append(runs, api.Run{ID: id, Playbook: "patch", Phase: phase, Created: at, Ended: ended})
+	}
+	phases := []api.Phase{api.Approval, api.Paused, api.Active, api.Queued, api.Stopped, api.Cancelled}
+	for _, phase := range phases {
+		add("new-"+string(phase), phase, time.Time{})
+	}
+	for i := range recentRuns {
+		add("ended-"+strconv.Itoa(i), api.Finished, at)
+	}
+	for _, phase := range phases {
+		add("old-"+string(phase), phase, time.Time{})
+		add("gone-"+string(phase), phase, at)
+	}
+	_, text := lists(t, map[string]any{}, runs...).get("/")
+	for _, phase := range phases {
+		for _, id := range []string{"new-" + string(phase), "old-" + string(phase)} {
+			if n := strings.Count(text, `href="/runs/`+id+`"`); n != 1 {
+				t.Errorf("run %s is on the overview %d times, expected once", id, n)
+			}
+		}
+	}
+	lacks(t, "the overview", text, "/runs/gone-")
+	has(t, "the overview", text, "Older runs are left out")
 }
