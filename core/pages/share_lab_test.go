@@ -13,6 +13,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
 )
 
@@ -108,4 +109,23 @@ func TestLabTabsShareAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(0, 0)
+}
+
+// A row changes together with the summary in front of it. A template that begins with a p drops a
+// tr.
+func TestLabARowChangesWithTheSummary(t *testing.T) {
+	c := newChangingAPI(goes("r1", 10))
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	tab := tabs(t, web.URL, "ann", "/")[0]
+	waitFor(tab, t, `document.getElementById("run-r1") !== null`)
+	bad := goes("r1", 10)
+	bad.Outcomes = map[core.Outcome]int{core.Failed: 1}
+	c.change(bad)
+	waitFor(tab, t, `document.getElementById("summary").textContent.includes("1 bad host")`)
+	waitFor(tab, t, `document.getElementById("run-r1").innerText.includes("1 failed")`)
 }

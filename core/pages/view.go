@@ -240,6 +240,7 @@ func (v *view) next(c *cursor) (all []message, seen string, over bool, news chan
 		for i := range v.parts {
 			if v.parts[i].at > from {
 				changed.WriteString(v.parts[i].html)
+				changed.WriteString(partEnd) // HTML that begins with a p drops a tr: each part is read alone
 			}
 		}
 		if changed.Len() > 0 {

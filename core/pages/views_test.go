@@ -231,7 +231,7 @@ func TestAStreamBeginsBehindThePage(t *testing.T) {
 		v.put(page(1, i))
 	}
 	all, _, _, _ := v.next(&slow)
-	if want := []message{{"parts", `<p id="b" data-part>9</p>`}}; !slices.Equal(all, want) {
+	if want := []message{{"parts", `<p id="b" data-part>9</p><!--part-->`}}; !slices.Equal(all, want) {
 		t.Errorf("a slow reader gets %q", all)
 	}
 	if again, _, _, _ := v.next(&slow); len(again) > 0 {
