@@ -81,3 +81,17 @@ func TestLabAFailedReadOfTheGridIsRepeated(t *testing.T) {
 		t.Error("a grid that the server refuses is asked for again")
 	}
 }
+
+// The rows that stand for those that are not in the page take no paper. Control: on a screen they
+// have their height.
+func TestLabAPrintedGridHasNoBlankPages(t *testing.T) {
+	ctx := openRun(t, &busyRun{newLargeRun(), make(chan api.Event)})
+	const height = `document.querySelector(".cells table").offsetHeight`
+	if got := inPage[int](ctx, t, height); got < 3000*24 {
+		t.Errorf("on a screen the table has %d px", got)
+	}
+	inPage[bool](ctx, t, `[...document.styleSheets].flatMap((s) => [...s.cssRules]).filter((r) => r.media?.mediaText === "print").map((r) => r.media.mediaText = "all").length > 0`)
+	if got := inPage[int](ctx, t, height); got == 0 || got > 70*24 {
+		t.Errorf("printed, the table has %d px", got)
+	}
+}
