@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -128,4 +129,34 @@ func TestLabARowChangesWithTheSummary(t *testing.T) {
 	c.change(bad)
 	waitFor(tab, t, `document.getElementById("summary").textContent.includes("1 bad host")`)
 	waitFor(tab, t, `document.getElementById("run-r1").innerText.includes("1 failed")`)
+}
+
+// loses has a page lose its stream while a part waits to be put on it, and returns the line about
+// the stream behind that.
+const loses = `(async () => {
+	delete window.SharedWorker;
+	const real = window.EventSource;
+	window.EventSource = class extends real { constructor(url) { super(url); window.source = this; } };
+	const { Live } = await import("/assets/live.js");
+	const status = document.getElementById("live");
+	new Live(status, document.getElementById("now"), {});
+	while (!window.source) await new Promise((done) => setTimeout(done, 5));
+	return new Promise((done) => {
+		new MutationObserver(() => done(status.textContent)).observe(document.getElementById("now"), { subtree: true, childList: true, characterData: true });
+		source.dispatchEvent(new MessageEvent("0:parts", { data: '<p id="summary" class="hidden" data-summary data-part>another</p><!--part-->', lastEventId: "s" }));
+		source.onerror();
+	});
+})()`
+
+// A part that waits to be put on a page does not take away that the page has no connection.
+func TestLabALostStreamStaysOnThePage(t *testing.T) {
+	p, err := New(Config{API: newChangingAPI(goes("r1", 10)), Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	if got := inPage[string](tabs(t, web.URL, "ann", "/")[0], t, loses); !strings.HasPrefix(got, "Reconnecting.") {
+		t.Errorf("the page says %q", got)
+	}
 }

@@ -206,10 +206,12 @@ type cursor struct {
 func (v *view) next(c *cursor) (all []message, seen string, over bool, news chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.away != c.away {
-		c.away = v.away
-		all = append(all, message{"away", v.away})
-	}
+	defer func() { // last: each other event tells a page that it is up to date
+		if v.away != c.away {
+			c.away = v.away
+			all = append(all, message{"away", v.away})
+		}
+	}()
 	if v.version == 0 {
 		return all, c.seen, v.over, v.news
 	}

@@ -81,8 +81,8 @@ export class Live {
     if (within && !this.root.contains(document.activeElement)) {
       this.gone = true;
       this.root.focus({ preventScroll: true });
+      this.say(""); // not for each part: parts come later than a line about the connection
     }
-    this.say("");
     this.announce();
   }
 
