@@ -14,7 +14,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
 )
 
@@ -112,51 +111,48 @@ func TestLabTabsShareAStream(t *testing.T) {
 	open(0, 0)
 }
 
-// A row changes together with the summary in front of it. A template that begins with a p drops a
-// tr.
-func TestLabARowChangesWithTheSummary(t *testing.T) {
-	c := newChangingAPI(goes("r1", 10))
-	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	web := httptest.NewServer(p)
-	t.Cleanup(web.Close)
-	tab := tabs(t, web.URL, "ann", "/")[0]
-	waitFor(tab, t, `document.getElementById("run-r1") !== null`)
-	bad := goes("r1", 10)
-	bad.Outcomes = map[core.Outcome]int{core.Failed: 1}
-	c.change(bad)
-	waitFor(tab, t, `document.getElementById("summary").textContent.includes("1 bad host")`)
-	waitFor(tab, t, `document.getElementById("run-r1").innerText.includes("1 failed")`)
-}
-
-// loses has a page lose its stream while a part waits to be put on it, and returns the line about
-// the stream behind that.
-const loses = `(async () => {
-	delete window.SharedWorker;
-	const real = window.EventSource;
-	window.EventSource = class extends real { constructor(url) { super(url); window.source = this; } };
-	const { Live } = await import("/assets/live.js");
-	const status = document.getElementById("live");
-	new Live(status, document.getElementById("now"), {});
-	while (!window.source) await new Promise((done) => setTimeout(done, 5));
-	return new Promise((done) => {
-		new MutationObserver(() => done(status.textContent)).observe(document.getElementById("now"), { subtree: true, childList: true, characterData: true });
-		source.dispatchEvent(new MessageEvent("0:parts", { data: '<p id="summary" class="hidden" data-summary data-part>another</p><!--part-->', lastEventId: "s" }));
-		source.onerror();
-	});
-})()`
-
-// A part that waits to be put on a page does not take away that the page has no connection.
-func TestLabALostStreamStaysOnThePage(t *testing.T) {
+// partsPage opens the overview, whose script has a stream of its own, and hands it events of a test.
+func partsPage(t *testing.T) context.Context {
+	t.Helper()
 	p, err := New(Config{API: newChangingAPI(goes("r1", 10)), Version: "test", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	web := httptest.NewServer(p)
 	t.Cleanup(web.Close)
-	if got := inPage[string](tabs(t, web.URL, "ann", "/")[0], t, loses); !strings.HasPrefix(got, "Reconnecting.") {
+	tab := tabs(t, web.URL, "ann", "/")[0]
+	hide(tab, t, "false")
+	inPage[bool](tab, t, `(async () => {
+	delete window.SharedWorker;
+	const real = window.EventSource;
+	window.EventSource = class extends real { constructor(url) { super(url); window.source = this; } };
+	window.parts = (...all) => source.dispatchEvent(new MessageEvent("0:parts", { data: all.map((part) => part + "`+partEnd+`").join(""), lastEventId: "s" }));
+	window.summary = '<p id="summary" class="hidden" data-summary data-part>another</p>';
+	const { Live } = await import("/assets/live.js");
+	new Live(document.getElementById("live"), document.getElementById("now"), {});
+	return true;
+})()`)
+	waitFor(tab, t, `window.source !== undefined`)
+	return tab
+}
+
+// A row changes together with the summary in front of it. A template that begins with a p drops a
+// tr.
+func TestLabARowChangesWithTheSummary(t *testing.T) {
+	tab := partsPage(t)
+	inPage[bool](tab, t, `parts(summary, '<tr id="run-r1" data-part><td>1 failed</td></tr>')`)
+	waitFor(tab, t, `document.getElementById("summary").textContent === "another"`)
+	waitFor(tab, t, `document.getElementById("run-r1").innerText.includes("1 failed")`)
+}
+
+// A part that waits to be put on a page does not take away that the page has no connection.
+func TestLabALostStreamStaysOnThePage(t *testing.T) {
+	got := inPage[string](partsPage(t), t, `new Promise((done) => {
+	new MutationObserver(() => done(document.getElementById("live").textContent)).observe(document.getElementById("now"), { subtree: true, childList: true, characterData: true });
+	parts(summary);
+	source.onerror();
+})`)
+	if !strings.HasPrefix(got, "Reconnecting.") {
 		t.Errorf("the page says %q", got)
 	}
 }
