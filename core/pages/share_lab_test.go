@@ -111,7 +111,7 @@ func TestLabTabsShareAStream(t *testing.T) {
 	open(0, 0)
 }
 
-// partsPage opens the overview, whose script has a stream of its own, and hands it events of a test.
+// partsPage opens the overview with a stream of its own, to which a test hands events.
 func partsPage(t *testing.T) context.Context {
 	t.Helper()
 	p, err := New(Config{API: newChangingAPI(goes("r1", 10)), Version: "test", Log: slog.New(slog.DiscardHandler)})

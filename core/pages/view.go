@@ -206,7 +206,7 @@ type cursor struct {
 func (v *view) next(c *cursor) (all []message, seen string, over bool, news chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	defer func() { // last: each other event tells a page that it is up to date
+	defer func() { // last: a page takes each other event for its newest state
 		if v.away != c.away {
 			c.away = v.away
 			all = append(all, message{"away", v.away})
