@@ -129,7 +129,8 @@ func partsPage(t *testing.T) context.Context {
 	window.parts = (...all) => source.dispatchEvent(new MessageEvent("0:parts", { data: all.map((part) => part + "`+partEnd+`").join(""), lastEventId: "s" }));
 	window.summary = '<p id="summary" class="hidden" data-summary data-part>another</p>';
 	const { Live } = await import("/assets/live.js");
-	new Live(document.getElementById("live"), document.getElementById("now"), {});
+	window.line = document.getElementById("live").cloneNode(true); // the page has a stream besides
+	new Live(line, document.getElementById("now"), {});
 	return true;
 })()`)
 	waitFor(tab, t, `window.source !== undefined`)
@@ -148,7 +149,7 @@ func TestLabARowChangesWithTheSummary(t *testing.T) {
 // A part that waits to be put on a page does not take away that the page has no connection.
 func TestLabALostStreamStaysOnThePage(t *testing.T) {
 	got := inPage[string](partsPage(t), t, `new Promise((done) => {
-	new MutationObserver(() => done(document.getElementById("live").textContent)).observe(document.getElementById("now"), { subtree: true, childList: true, characterData: true });
+	new MutationObserver(() => done(line.textContent)).observe(document.getElementById("now"), { subtree: true, childList: true, characterData: true });
 	parts(summary);
 	source.onerror();
 })`)
