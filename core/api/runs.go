@@ -21,7 +21,8 @@ const (
 	Finished  Phase = "finished"
 )
 
-// Over reports whether a run in the phase can still change anything on a host.
+// Over reports whether a run in the phase starts no further hosts. Those that run may still do so:
+// see Run.Complete.
 func (p Phase) Over() bool { return p == Stopped || p == Cancelled || p == Finished }
 
 // Run is one launch of a playbook.
@@ -71,6 +72,10 @@ type Run struct {
 	Warnings []string `json:"warnings,omitempty" doc:"in the first answer to a launch, also of a bulk: what may be a mistake, each with what to do after \"hint:\"; hosts that were left out, hosts('…') that gives no host"`
 	Retried  *Retried `json:"retried,omitempty" doc:"in the answer to a retry: what differs from the run before"`
 }
+
+// Complete reports whether every host has its outcome. Hosts of a run that was stopped or cancelled
+// may still run before that.
+func (r *Run) Complete() bool { return !r.Ended.IsZero() }
 
 // RunSource is a source of hosts, and the generation of it that a run was launched with.
 type RunSource struct {

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -28,6 +29,17 @@ type gridView struct {
 	Total   int    // rows that match
 	Next    string // address of the next rows; "" at the end
 	LeftOut int
+}
+
+// Left says how many hosts are not in the grid, as a sentence behind another one; "" for none.
+func (v gridView) Left() string {
+	switch v.LeftOut {
+	case 0:
+		return ""
+	case 1:
+		return " 1 host more is not in the grid."
+	}
+	return fmt.Sprintf(" %d hosts more are not in the grid.", v.LeftOut)
 }
 
 type gridRow struct {

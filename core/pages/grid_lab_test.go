@@ -3,6 +3,8 @@
 package pages
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/core/api"
@@ -38,5 +40,58 @@ func TestLabChangesDuringAReloadStay(t *testing.T) {
 	ctx := openRun(t, &busyRun{newLargeRun(), make(chan api.Event)})
 	if got := inPage[[]bool](ctx, t, reloading); len(got) != 2 || !got[0] || !got[1] {
 		t.Errorf("the change stayed, and two loads were one after the other: %v", got)
+	}
+}
+
+// failing has the first three reads of a grid fail, while a cell changes. Pauses are cut short.
+const failing = `(async () => {
+	const { Grid } = await import("/assets/grid.js");
+	document.getElementById("count").dataset.left = " 7 hosts more are not in the grid.";
+	const grid = window.grid = new Grid(document.getElementById("cells"));
+	const later = window.setTimeout;
+	window.real = window.fetch;
+	window.pauses = [];
+	window.pending = [];
+	window.fetch = async (...what) => {
+		pauses.push(grid.pause);
+		if (pauses.length > 3) return real(...what);
+		grid.change([[1, 3, "F"]]);
+		pending.push(grid.pending.length);
+		if (pauses.length === 2) return new Response("", { status: 503 });
+		throw new TypeError("cut");
+	};
+	window.setTimeout = (f, after, ...rest) => later(f, Math.min(after ?? 0, 1), ...rest);
+	await grid.load();
+	return true;
+})()`
+
+// A grid that cannot be read is read again, with pauses that grow, and keeps no changes meanwhile.
+// The count says what the grid leaves out. A grid that the server refuses is not asked for again.
+func TestLabAFailedReadOfTheGridIsRepeated(t *testing.T) {
+	ctx := openRun(t, &busyRun{newLargeRun(), make(chan api.Event)})
+	inPage[bool](ctx, t, failing)
+	waitFor(ctx, t, `window.grid.before?.isConnected === true`)
+	if got := inPage[[]int](ctx, t, "[...window.pauses, ...window.pending]"); !slices.Equal(got, []int{5000, 10000, 20000, 40000, 1, 1, 1}) {
+		t.Errorf("pauses and pending changes: %v", got)
+	}
+	if got := inPage[string](ctx, t, `document.getElementById("count").textContent`); !strings.Contains(got, "3000 of 3000 hosts, the worst first. 7 hosts more are not in the grid. C changed") {
+		t.Errorf("the count is %q", got)
+	}
+	if again := inPage[bool](ctx, t, `(async () => { window.fetch = async () => new Response("", { status: 404 }); await grid.load(); return grid.again !== undefined; })()`); again {
+		t.Error("a grid that the server refuses is asked for again")
+	}
+}
+
+// The rows that stand for those that are not in the page take no paper. Control: on a screen they
+// have their height.
+func TestLabAPrintedGridHasNoBlankPages(t *testing.T) {
+	ctx := openRun(t, &busyRun{newLargeRun(), make(chan api.Event)})
+	const height = `document.querySelector(".cells table").offsetHeight`
+	if got := inPage[int](ctx, t, height); got < 3000*24 {
+		t.Errorf("on a screen the table has %d px", got)
+	}
+	inPage[bool](ctx, t, `[...document.styleSheets].flatMap((s) => [...s.cssRules]).filter((r) => r.media?.mediaText === "print").map((r) => r.media.mediaText = "all").length > 0`)
+	if got := inPage[int](ctx, t, height); got == 0 || got > 70*24 {
+		t.Errorf("printed, the table has %d px", got)
 	}
 }

@@ -222,3 +222,17 @@ func BenchmarkLargeRun(b *testing.B) {
 		})
 	}
 }
+
+// The page says how many hosts the grid leaves out, also once its script has counted the others.
+func TestTheGridSaysWhatItLeavesOut(t *testing.T) {
+	for left, want := range map[int]string{0: "", 1: " 1 host more is not in the grid.", 30_000: " 30000 hosts more are not in the grid."} {
+		l := newLargeRun()
+		g := largeGrid()
+		g.LeftOut = left
+		l.grid, _ = json.Marshal(g)
+		web, browser := site(t, l)
+		logIn(t, web, browser, "good", "/")
+		_, text := get(t, browser, web.URL+"/runs/r1")
+		has(t, "the page", text, `<p id="count" data-left="`+want+`">3000 hosts, the worst first.`+want+" C changed")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/turnus/turnus/core"
@@ -62,12 +63,13 @@ type hostTask struct {
 
 // now finds the unfinished tasks of a host, and why each waits.
 func (view *hostView) now(ctx context.Context, v visit) error {
-	runs, err := v.client.Runs(ctx, client.RunFilter{Phase: api.Active}, client.Page{Limit: hostRuns})
+	runs, err := openRuns(ctx, v.client, client.RunFilter{}, api.Active, api.Paused, api.Stopped, api.Cancelled)
 	if err != nil {
 		return err
 	}
-	view.LeftOut = runs.Next != ""
-	for _, run := range runs.Items {
+	slices.SortStableFunc(runs, func(a, b api.Run) int { return b.Created.Compare(a.Created) })
+	view.LeftOut = len(runs) > hostRuns
+	for _, run := range runs[:min(len(runs), hostRuns)] {
 		jobs, err := v.client.Jobs(ctx, run.ID, client.JobFilter{Host: view.Host.Name, State: "open"}, client.Page{Limit: 1})
 		if err != nil {
 			return err

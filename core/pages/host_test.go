@@ -73,3 +73,25 @@ func TestHostShowsWhatGoesOn(t *testing.T) {
 		t.Errorf("%d", status)
 	}
 }
+
+// The history of a host leads to its log in each run: the log is there also for a run of another
+// tenant, whose own page is not.
+func TestHistoryLeadsToTheLog(t *testing.T) {
+	items := func(v any) map[string]any { return map[string]any{"items": v} }
+	job := api.Job{Run: "theirs", Index: 4, Host: "web1", Playbook: "patch", Outcome: core.Changed}
+	o := &operations{tenant: "acme", roles: []string{"viewer"}, answers: map[string]any{
+		"GET /v1/hosts/web1": api.Host{Name: "web1"}, "GET /v1/hosts/web1/history": items([]api.Job{job}),
+		"GET /v1/runs/theirs/jobs/4": job, "GET /v1/runs/theirs/jobs/4/attempts": items([]api.Attempt{}), "GET /v1/runs/theirs/jobs/4/outputs": items([]api.Output{}),
+	}}
+	v := visits(t, o)
+	_, text := v.get("/hosts/web1")
+	has(t, "a host", text, `<td><a href="/runs/theirs/hosts/4">patch</a>`)
+	status, text := v.get("/runs/theirs/hosts/4")
+	if has(t, "another tenant's run", text, "<dt>Run</dt><dd>patch, a run of another tenant</dd>"); status != http.StatusOK {
+		t.Errorf("the log: %d", status)
+	}
+	lacks(t, "another tenant's run", text, `href="/runs/theirs"`)
+	o.set("GET /v1/runs/theirs", api.Run{ID: "theirs", Playbook: "patch", Phase: api.Finished})
+	_, text = v.get("/runs/theirs/hosts/4")
+	has(t, "an own run", text, `<a href="/runs/theirs">patch</a>`)
+}

@@ -60,7 +60,7 @@ func (v *logView) Newer() bool { return v.To < v.Size && v.Find == "" }
 
 // Live reports whether output is shown as it comes.
 func (v *logView) Live() bool {
-	return v.Shown == "" && v.Job.Outcome == "" && !v.Run.Phase.Over()
+	return v.Shown == "" && v.Job.Outcome == "" && !v.Run.Complete()
 }
 
 // At is the address of a place of the output that is shown.

@@ -24,13 +24,21 @@ type overviewView struct {
 	Rejected               *api.Rejected // version of the project, for people of all tenants
 }
 
-// recentRuns is how many runs the overview reads.
+// recentRuns is how many runs the overview reads: the newest, and the newest of each phase in which
+// a run may be open.
 const recentRuns = 200
 
 func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
 	runs, err := v.client.Runs(ctx, client.RunFilter{Live: true}, client.Page{Limit: recentRuns})
 	if err != nil {
 		return nil, err
+	}
+	if runs.Next != "" { // an open run may be older than many that ended
+		open, err := openRuns(ctx, v.client, client.RunFilter{Live: true}, api.Approval, api.Paused, api.Active, api.Queued, api.Stopped, api.Cancelled)
+		if err != nil {
+			return nil, err
+		}
+		runs.Items = withOlder(runs.Items, open)
 	}
 	view := overviewOf(runs.Items)
 	view.More = runs.Next != ""
@@ -57,6 +65,21 @@ func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
 	return view, nil
 }
 
+// withOlder adds the runs of more that are not among runs, and sorts all, the newest first.
+func withOlder(runs, more []api.Run) []api.Run {
+	known := map[string]bool{}
+	for _, run := range runs {
+		known[run.ID] = true
+	}
+	for _, run := range more {
+		if !known[run.ID] {
+			runs = append(runs, run)
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b api.Run) int { return b.Created.Compare(a.Created) })
+	return runs
+}
+
 // endedRuns is how many runs that ended the overview shows.
 const endedRuns = 25
 
@@ -64,11 +87,11 @@ const endedRuns = 25
 // hosts come first: among those that are active, and of each day on which runs ended.
 func overviewOf(runs []api.Run) overviewView {
 	var view overviewView
-	for _, run := range runs {
+	for i, run := range runs {
 		switch {
 		case needsPerson(run):
 			view.Waiting = append(view.Waiting, run)
-		case !run.Phase.Over():
+		case !runs[i].Complete():
 			view.Active = append(view.Active, run)
 		default:
 			view.Ended = append(view.Ended, run)

@@ -21,6 +21,7 @@ func TestBadRunsFirst(t *testing.T) {
 	good, cancelled := map[core.Outcome]int{core.Changed: 9}, map[core.Outcome]int{core.Cancelled: 9}
 	view := overviewOf([]api.Run{
 		{ID: "goes", Phase: api.Active, Outcomes: good},
+		{ID: "halts", Phase: api.Stopped, Outcomes: good}, // some of its hosts run
 		{ID: "fails", Phase: api.Active, Outcomes: map[core.Outcome]int{core.Failed: 1, core.Changed: 8}},
 		ended("good", day, api.Finished, good),
 		ended("stopped", day, api.Stopped, cancelled),
@@ -36,7 +37,7 @@ func TestBadRunsFirst(t *testing.T) {
 		}
 		return strings.Join(all, " ")
 	}
-	if got := names(view.Active); got != "fails goes" {
+	if got := names(view.Active); got != "fails halts goes" {
 		t.Errorf("active: %s", got)
 	}
 	if got := names(view.Ended); got != "lost unreachable stopped good cancelled yesterday" {

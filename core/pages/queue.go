@@ -58,7 +58,7 @@ const (
 )
 
 func readQueue(ctx context.Context, v visit, _ url.Values) (any, error) {
-	runs, err := openRuns(ctx, v.client)
+	runs, err := openRuns(ctx, v.client, client.RunFilter{Live: true}, api.Active, api.Queued, api.Paused, api.Stopped, api.Cancelled)
 	if err != nil {
 		return nil, err
 	}
@@ -83,17 +83,25 @@ func readQueue(ctx context.Context, v visit, _ url.Values) (any, error) {
 	return view, nil
 }
 
-// openRuns lists the runs that may be in the queue, newest first.
-func openRuns(ctx context.Context, c *client.Client) ([]api.Run, error) {
+// openRuns lists the runs of some phases that are not complete: of each phase the newest first, of
+// its recentRuns newest ones. A run that changes its phase meanwhile is there once.
+func openRuns(ctx context.Context, c *client.Client, f client.RunFilter, phases ...api.Phase) ([]api.Run, error) {
 	var all []api.Run
-	for _, phase := range []api.Phase{api.Active, api.Queued, api.Paused} {
+	known := map[string]bool{}
+	for _, phase := range phases {
 		runs, err := client.All(ctx, recentRuns, func(ctx context.Context, page client.Page) (client.List[api.Run], error) {
-			return c.Runs(ctx, client.RunFilter{Phase: phase, Live: true}, page)
+			f.Phase = phase
+			return c.Runs(ctx, f, page)
 		})
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, runs...)
+		for i := range runs {
+			if run := &runs[i]; !run.Complete() && !known[run.ID] {
+				known[run.ID] = true
+				all = append(all, *run)
+			}
+		}
 	}
 	return all, nil
 }

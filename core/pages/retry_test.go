@@ -38,7 +38,7 @@ func TestChoicesOfARetry(t *testing.T) {
 func retryAPI(t *testing.T, roles ...string) *operations {
 	t.Helper()
 	o := shopAPI(t, 3, roles...)
-	o.set("GET /v1/runs/r0", api.Run{ID: "r0", Playbook: "shop", Phase: api.Finished, Total: 8, Outcomes: map[core.Outcome]int{core.Changed: 5, core.Failed: 3}})
+	o.set("GET /v1/runs/r0", api.Run{ID: "r0", Playbook: "shop", Phase: api.Finished, Ended: time.Unix(300, 0), Total: 8, Outcomes: map[core.Outcome]int{core.Changed: 5, core.Failed: 3}})
 	o.set("GET /v1/runs/r0/jobs", map[string]any{"items": []api.Job{}})
 	o.set("GET /v1/runs/r0/decisions", map[string]any{"items": []api.Decision{}})
 	plan := planOf(3, time.Now())

@@ -104,7 +104,7 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 	counts, err := v.client.StepCounts(ctx, id)
 	part("Steps by wave", err)
 	view.Steps, view.Waves = counts.Steps, wavesOf(counts)
-	if !view.Run.Phase.Over() {
+	if !view.Run.Complete() {
 		waits, err := v.client.Waits(ctx, id)
 		part("The waits of hosts", err)
 		view.Waits = waits.Items

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -108,4 +109,51 @@ func TestLabTabsShareAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(0, 0)
+}
+
+// partsPage opens the overview with a stream of its own, to which a test hands events.
+func partsPage(t *testing.T) context.Context {
+	t.Helper()
+	p, err := New(Config{API: newChangingAPI(goes("r1", 10)), Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	tab := tabs(t, web.URL, "ann", "/")[0]
+	hide(tab, t, "false")
+	inPage[bool](tab, t, `(async () => {
+	delete window.SharedWorker;
+	const real = window.EventSource;
+	window.EventSource = class extends real { constructor(url) { super(url); window.source = this; } };
+	window.parts = (...all) => source.dispatchEvent(new MessageEvent("0:parts", { data: all.map((part) => part + "`+partEnd+`").join(""), lastEventId: "s" }));
+	window.summary = '<p id="summary" class="hidden" data-summary data-part>another</p>';
+	const { Live } = await import("/assets/live.js");
+	window.line = document.getElementById("live").cloneNode(true); // the page has a stream besides
+	new Live(line, document.getElementById("now"), {});
+	return true;
+})()`)
+	waitFor(tab, t, `window.source !== undefined`)
+	return tab
+}
+
+// A row changes together with the summary in front of it. A template that begins with a p drops a
+// tr.
+func TestLabARowChangesWithTheSummary(t *testing.T) {
+	tab := partsPage(t)
+	inPage[bool](tab, t, `parts(summary, '<tr id="run-r1" data-part><td>1 failed</td></tr>')`)
+	waitFor(tab, t, `document.getElementById("summary").textContent === "another"`)
+	waitFor(tab, t, `document.getElementById("run-r1").innerText.includes("1 failed")`)
+}
+
+// A part that waits to be put on a page does not take away that the page has no connection.
+func TestLabALostStreamStaysOnThePage(t *testing.T) {
+	got := inPage[string](partsPage(t), t, `new Promise((done) => {
+	new MutationObserver(() => done(line.textContent)).observe(document.getElementById("now"), { subtree: true, childList: true, characterData: true });
+	parts(summary);
+	source.onerror();
+})`)
+	if !strings.HasPrefix(got, "Reconnecting.") {
+		t.Errorf("the page says %q", got)
+	}
 }

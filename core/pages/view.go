@@ -206,10 +206,12 @@ type cursor struct {
 func (v *view) next(c *cursor) (all []message, seen string, over bool, news chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.away != c.away {
-		c.away = v.away
-		all = append(all, message{"away", v.away})
-	}
+	defer func() { // last: a page takes each other event for its newest state
+		if v.away != c.away {
+			c.away = v.away
+			all = append(all, message{"away", v.away})
+		}
+	}()
 	if v.version == 0 {
 		return all, c.seen, v.over, v.news
 	}
@@ -240,6 +242,7 @@ func (v *view) next(c *cursor) (all []message, seen string, over bool, news chan
 		for i := range v.parts {
 			if v.parts[i].at > from {
 				changed.WriteString(v.parts[i].html)
+				changed.WriteString(partEnd) // HTML that begins with a p drops a tr: each part is read alone
 			}
 		}
 		if changed.Len() > 0 {

@@ -231,7 +231,7 @@ func TestAStreamBeginsBehindThePage(t *testing.T) {
 		v.put(page(1, i))
 	}
 	all, _, _, _ := v.next(&slow)
-	if want := []message{{"parts", `<p id="b" data-part>9</p>`}}; !slices.Equal(all, want) {
+	if want := []message{{"parts", `<p id="b" data-part>9</p><!--part-->`}}; !slices.Equal(all, want) {
 		t.Errorf("a slow reader gets %q", all)
 	}
 	if again, _, _, _ := v.next(&slow); len(again) > 0 {
@@ -312,9 +312,12 @@ func TestAPageThatIsAwaySaysSo(t *testing.T) {
 	c.set("GET /v1/runs", api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
 	c.with(func() { c.version++; close(c.news); c.news = make(chan struct{}) })
 	s.want("0:away", "the ledger is away")
+	joins := streams(t, web, "bob", "view=/") // the page, then that it is old
+	joins.want("0:page", ">10<")
+	joins.want("0:away", "the ledger is away")
 	c.change(goes("r1", 12))
-	s.want("0:away")
 	s.want("0:parts", ">12<")
+	s.want("0:away")
 }
 
 // Each open page may take a share of a core, so a person has a bounded number of them, on however

@@ -108,7 +108,7 @@ func (s *fleetSite) over(run string) {
 	s.t.Helper()
 	until(s.t, "the end of run "+run, func() bool {
 		now, err := s.client.Run(s.t.Context(), run)
-		return err == nil && now.Phase.Over()
+		return err == nil && now.Complete()
 	})
 }
 

@@ -23,7 +23,7 @@ func TestPagesOfAService(t *testing.T) {
 	run := submitted(t, c)
 	until(t, "the end of the run", func() bool {
 		now, err := c.Run(t.Context(), run.ID)
-		return err == nil && now.Phase.Over()
+		return err == nil && now.Complete()
 	})
 	browser := &http.Client{Jar: onLoopback(t)}
 	open := func(path string) string {

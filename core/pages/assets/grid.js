@@ -4,7 +4,7 @@ import { keys, keysButton } from "./keys.js";
 const pool = 60;
 const height = 24; // of a row, as in the style sheet
 const ahead = 16; // rows above those that can be seen
-const rereadEvery = 5000;
+const rereadEvery = 5000, rereadMost = 60000; // the pause grows while reading fails
 const atOnce = 15; // rows that one task makes
 
 // The order in which hosts need attention.
@@ -22,7 +22,8 @@ export class Grid {
     this.find = document.getElementById("find");
     this.show = document.getElementById("show");
     this.count = document.getElementById("count");
-    this.pending = [];
+    this.pending = []; // what changed while the grid is read
+    this.pause = rereadEvery;
     this.top = 0; // scrollTop of the view: to read it after a change costs a layout
     this.at = 0; // the current row
     this.current = undefined; // its host, once somebody went to it by a key
@@ -42,18 +43,22 @@ export class Grid {
     const data = await this.ask();
     if (data) await this.take(data);
     this.loading = false;
-    if (!this.rows) return; // the rows that the server sent stay
     const pending = this.pending;
     this.pending = [];
+    if (data === undefined) this.reload();
+    this.pause = data === undefined ? Math.min(this.pause * 2, rereadMost) : rereadEvery;
+    if (!this.rows) return; // the rows that the server sent stay
     this.change(pending, true);
     if (!this.before.isConnected) this.place();
   }
 
-  // ask returns the grid as the server has it; undefined where it has none to give.
+  // ask returns the grid as the server has it; null where it refuses it, as after a logout, and
+  // undefined where it may answer later.
   async ask() {
     try {
       const response = await fetch(this.view.dataset.src, { headers: { Accept: "application/json" } });
-      return response.ok && !response.redirected ? await response.json() : undefined;
+      if (response.redirected || response.status >= 400 && response.status < 500 && response.status !== 429) return null;
+      return response.ok ? await response.json() : undefined;
     } catch {
       return undefined;
     }
@@ -68,15 +73,15 @@ export class Grid {
     await (this.built ??= this.build());
   }
 
-  // reload reads the grid again, not more often than every 5 s.
+  // reload reads the grid again, not more often than every 5 s, and less often while that fails.
   reload() {
-    this.again ??= setTimeout(() => this.load(), Math.max(this.read + rereadEvery - Date.now(), 0));
+    this.again ??= setTimeout(() => this.load(), Math.max(this.read + this.pause - Date.now(), 0));
   }
 
   // change puts [host, step, letter] on the grid; step -1 is the outcome. moved: the order of hosts
   // may be another one.
   change(cells, moved = false) {
-    if (!this.rows || this.loading) this.pending.push(...cells); // what is read may be older
+    if (this.loading) this.pending.push(...cells); // what is read may be older
     if (!this.rows) return;
     for (const [host, step, letter] of cells) {
       if (host >= this.hosts.length) continue;
@@ -176,7 +181,7 @@ export class Grid {
     this.late = false;
     this.pick();
     this.at = Math.max(this.chosen.indexOf(this.current), 0);
-    this.count.firstChild.textContent = `${this.chosen.length} of ${this.hosts.length} hosts, the worst first. C changed, = unchanged, S skipped, F failed, N unreachable, B rolled back, L lost, X cancelled, R running, W waiting.`;
+    this.count.firstChild.textContent = `${this.chosen.length} of ${this.hosts.length} hosts, the worst first.${this.count.dataset.left ?? ""} C changed, = unchanged, S skipped, F failed, N unreachable, B rolled back, L lost, X cancelled, R running, W waiting.`;
     this.table.setAttribute("aria-rowcount", this.chosen.length + 1);
     this.paint();
   }

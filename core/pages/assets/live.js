@@ -44,9 +44,11 @@ export class Live {
   // Parts are put on the page one after the other, each in a task of its own: a large page stays
   // usable while they come. Of a part that changed again only the newest is.
   parts(html) {
-    const all = document.createElement("template");
-    all.innerHTML = html;
-    for (const part of all.content.children) this.waiting.set(part.id, part);
+    for (const text of html.split("<!--part-->")) { // each alone: behind a p, a tr would be dropped
+      const one = document.createElement("template");
+      one.innerHTML = text;
+      for (const part of one.content.children) this.waiting.set(part.id, part);
+    }
     this.next ??= setTimeout(() => this.part(), 0);
   }
 
@@ -79,8 +81,8 @@ export class Live {
     if (within && !this.root.contains(document.activeElement)) {
       this.gone = true;
       this.root.focus({ preventScroll: true });
+      this.say(""); // not for each part: parts come later than a line about the connection
     }
-    this.say("");
     this.announce();
   }
 
