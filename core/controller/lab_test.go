@@ -172,8 +172,8 @@ func (l *lab) session(ctx context.Context, q encrypted.Backend, concurrency int)
 			continue
 		}
 		began := time.Now()
-		if core.Pause(ctx, l.took, nil); ctx.Err() != nil {
-			return nil // killed: what it holds is recovered from its session
+		if err := core.Sleep(ctx, l.took); err != nil {
+			return err // killed: what it holds is recovered from its session
 		}
 		for _, lease := range res.Leases {
 			outcome := core.Changed
