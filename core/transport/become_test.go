@@ -322,7 +322,7 @@ func falseSudo(t *testing.T, script string) string {
 	return `PATH=` + dir + `:$PATH; export PATH; exec sh -c "$SSH_ORIGINAL_COMMAND"`
 }
 
-// A sudo that puts its own words around the prompt asks all the same (ansible #85837). It takes the
+// A sudo that puts its own words around the prompt still asks (ansible #85837). It takes the
 // password, or refuses it and is not given another one.
 func TestTrapPromptInOtherWords(t *testing.T) {
 	t.Parallel()

@@ -239,7 +239,7 @@ func (m *machine) owes() bool {
 }
 
 // cutShort takes in that the lease ends at step i. If always of a group around it has to run first,
-// the job continues with that: nil. If the job must end now all the same, its next lease does.
+// the job continues with that: nil. If the job must still end now, its next lease does.
 func (m *machine) cutShort(i int, sr core.StepResult, v leaseEnd) *leaseEnd {
 	if v.kind != queue.AckDone {
 		return &v

@@ -81,9 +81,13 @@ host, because that step may install cron. A timer of systemd is two unit files a
 
 ` + "```" + `yaml
 - uses: file
-  with: {path: /etc/systemd/system/backup.service, content: "[Service]\nType=oneshot\nExecStart=/usr/local/bin/backup\n"}
+  with:
+    path: /etc/systemd/system/backup.service
+    content: "[Service]\nType=oneshot\nExecStart=/usr/local/bin/backup\n"
 - uses: file
-  with: {path: /etc/systemd/system/backup.timer, content: "[Timer]\nOnCalendar=*-*-* 02:30\n[Install]\nWantedBy=timers.target\n"}
+  with:
+    path: /etc/systemd/system/backup.timer
+    content: "[Timer]\nOnCalendar=*-*-* 02:30\n[Install]\nWantedBy=timers.target\n"
 - uses: service
   with: {name: backup.timer, state: started, enabled: true}
 ` + "```" + `
