@@ -316,7 +316,7 @@ func TestLabCutProblemsAreNoticed(t *testing.T) {
 
 // cutFor bounds the lab: after each function of the ledger was cut at its first commit, it takes a
 // part of all commits, in an order that changes.
-const cutFor = 2 * time.Minute
+const cutFor = 40 * time.Second
 
 // turnus up dies at each commit of its ledger, before and after it. After the next start each run
 // ends, and hosts saw each step once or are lost. Each of two handlers follows the last change, and
