@@ -372,6 +372,30 @@ func TestWindowPlannedAtLaunchIsMissed(t *testing.T) {
 	}
 }
 
+// A window is missed also if the connection to the host takes so long that the job type may not
+// begin in it any more.
+func TestWindowThatTheJobTypeMayNotBeginInIsMissed(t *testing.T) {
+	const once = night + "    carry_over: {max: 1}\n"
+	inDays(t, func(l *lab) {
+		pass(5 * time.Hour)
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			pass(time.Minute)
+			if why := c.MayBegin(ctx); why != "" {
+				return host.Outcome{Suspended: true, Held: true, Reason: why, Effects: host.EffectsNone}, nil
+			}
+			return host.Outcome{Changed: true}, nil
+		}
+		la := l.windowed("r", 1, once, flash)
+		pass(time.Until(hour(25.5).Add(-20 * time.Second)))
+		n := l.start(l.windowedConfig())
+		r := l.results(la)[0]
+		n.drain()
+		if r.ReasonCode != core.NeedsReapproval || !strings.Contains(r.Reason, "missed 1 of the 1 windows") {
+			t.Errorf("%s: %s", r.Outcome, r.Reason)
+		}
+	})
+}
+
 // A job type has no say in what its wave waits for: only the worker suspends jobs for their
 // windows.
 func TestEventOfWindowsIsTheWorkersOwn(t *testing.T) {
