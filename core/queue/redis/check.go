@@ -67,8 +67,8 @@ func readFindings(r *reply, script, run string) (list []queue.Finding, _ error) 
 // checkReads is how often checkRun reads what workers added to the log of a run meanwhile.
 const checkReads = 16
 
-// checkRun compares a run with its log. A run that is too busy for that has no findings: the next
-// check judges it.
+// checkRun compares a run with its log. A run that is too busy for that, or was replaced meanwhile,
+// has no findings: the next check judges it.
 func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool, sessions []any) ([]queue.Finding, error) {
 	first := append([]any{flag(repair), run}, sessions...)
 	args, from := first, "-"
@@ -86,6 +86,9 @@ func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool,
 		last, total, small, upto := r.text(), r.int(), r.text(), r.text()
 		if err := r.end(q.scripts.tidy.Name); err != nil {
 			return nil, err
+		}
+		if !strings.HasPrefix(upto, strconv.FormatInt(no, 10)+" ") {
+			return nil, nil // the id was submitted again meanwhile: the next check judges that run
 		}
 		if ended == nil {
 			ended = make([]bool, total)

@@ -79,6 +79,35 @@ func TestCheckWhileWorkersEndJobs(t *testing.T) {
 	b.sound()
 }
 
+// TestCheckOfARunThatIsSubmittedAgain: the log of the run before does not count for the new one.
+func TestCheckOfARunThatIsSubmittedAgain(t *testing.T) {
+	t.Parallel()
+	b, m := watched(t)
+	s, calls := b.open(), 0
+	b.submit("r", 9)
+	b.ack(s, b.lease(s, 5), nil)
+	m.word, m.do = "r", func() {
+		if calls++; calls != 2 { // the first call asks for the log
+			return
+		}
+		m.do = nil
+		b.must(queue.AdjustOne(b.Context(), b.q, "r", queue.Adjust{Paused: new(true)}))
+		if gone, err := b.q.Drop(b.Context(), "r", 7); err != nil || !gone {
+			b.Fatal("the run was not dropped", err)
+		}
+		b.submit("r", 9, func(r *queue.Run) { r.FinishedJobs = []queue.FinishedJobs{{Count: 7, Outcome: core.Changed}} })
+	}
+	found, err := b.q.Check(b.Context(), true)
+	m.do = nil
+	if err != nil || len(found) > 0 || calls != 2 {
+		b.Errorf("after %d calls: %v, %v", calls, found, err)
+	}
+	if st := b.status("r"); st.Phase != queue.Active || st.Pending != 2 {
+		b.Errorf("after the check: %+v", st)
+	}
+	b.sound()
+}
+
 // TestUploadThatExpired: a run of which a part has expired before it is accepted is refused, and
 // may be submitted again.
 func TestUploadThatExpired(t *testing.T) {
