@@ -2,7 +2,9 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -364,6 +366,9 @@ func TestKillLeavesAlwaysToTheNextWorker(t *testing.T) {
 						return host.Outcome{Changed: true}, nil
 					}
 					n := <-nodes
+					if err := c.Checkpoint(ctx, host.State{Version: 1, JSON: json.RawMessage(`{}`)}); err != nil {
+						t.Error(err)
+					}
 					if tc.cancel {
 						if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
 							t.Error(err)
@@ -377,7 +382,10 @@ func TestKillLeavesAlwaysToTheNextWorker(t *testing.T) {
 					return host.Outcome{Cancelled: !tc.rolledBack, Failed: tc.rolledBack, RolledBack: tc.rolledBack}, nil
 				}
 				la := l.submit("r", 1, under("steps", group("g", "recover: true", under("steps", strings.Replace(file("b", "continue_on_failure: true"), "file, with: {path", "command, with: {run", 1), file("c")), under("rescue", file("r")), under("always", file("z"))), file("d")))
-				n := l.start(l.config())
+				var log strings.Builder
+				conf := l.config()
+				conf.Log = slog.New(slog.NewTextHandler(&log, nil))
+				n := l.start(conf)
 				nodes <- n
 				<-ended
 				n.drain()
@@ -387,6 +395,9 @@ func TestKillLeavesAlwaysToTheNextWorker(t *testing.T) {
 				l.exactlyOnce(la, res)
 				if got := l.plugins.steps(); got != "b.1 z.1" || res[0].Outcome != tc.outcome || res[0].Step != "b" {
 					t.Errorf("called %s: %s at %s, %s", got, res[0].Outcome, res[0].Step, res[0].Reason)
+				}
+				if strings.Contains(log.String(), "not on record yet") {
+					t.Errorf("warned of a state that the ack brings: %s", &log)
 				}
 			})
 		})
