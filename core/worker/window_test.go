@@ -50,12 +50,7 @@ func (l *lab) post(run, text string) {
 // windowed launches on n hosts of window set night, with definitions posted.
 func (l *lab) windowed(id string, n int, text, steps string) *launch.Launch {
 	l.t.Helper()
-	l.post(id, text) // first: a worker that waits takes the run as soon as it is there
-	return l.submit(id, n, "window: night\n"+steps, func(o *launch.Options, _ *queue.Run) {
-		if o.RunID != "" {
-			o.Windows, o.Board = calendarOf(l.t, text), "windows/"+id
-		}
-	}, func(_ *launch.Options, r *queue.Run) { r.Segments = nil }) // so that the worker sees each job immediately
+	return l.submit(id, n, "window: night\n"+steps, l.calendar(id, text))
 }
 
 func (l *lab) windowedConfig() Config {
@@ -541,9 +536,7 @@ func TestSilentBoardHoldsNobodyUp(t *testing.T) {
 		if running := n.Running(); len(running) != 0 {
 			t.Errorf("%d jobs wait still", len(running))
 		}
-		if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
-			t.Fatal(err)
-		}
+		l.cancel()
 		l.exactlyOnce(la, l.results(la))
 		n.drain()
 	})
