@@ -134,7 +134,7 @@ func (l *listing) read(ctx context.Context) ([]record, error) {
 			if last != 0 && r.id != last {
 				return nil, l.unstable(fmt.Sprintf("record %d moved between two pages", last))
 			}
-			if last != 0 {
+			if r.id == last { // the page begins with it
 				last = 0
 				continue
 			}
