@@ -256,8 +256,7 @@ func TestAlwaysRunsOnCancel(t *testing.T) {
 	}
 }
 
-// A cancel that always has held off ends the job behind the group. No handler runs at a flush
-// there.
+// A cancel that came in always ends the job after the group. No handler runs at a flush there.
 func TestNoFlushBehindACancelledAlways(t *testing.T) {
 	for _, cancel := range []bool{true, false} {
 		inLab(t, func(l *lab) {

@@ -123,7 +123,7 @@ func (m *machine) advance(i int) *leaseEnd {
 		m.record(i, skip(sr, next.code, next.reason))
 		return nil
 	}
-	m.job.shield(next.always) // before the flush: a cancel that always has held off comes first
+	m.job.shield(next.always) // before the flush: a cancel that came in always takes effect first
 	if s.Flush && i >= len(m.resume.Steps) {
 		if v := m.flush(i); v != nil {
 			return v

@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// meanwhile calls do before each command that has the text word among its arguments.
+// meanwhile calls do before each command that has word as an argument.
 type meanwhile struct {
 	word string
 	do   func()
@@ -37,7 +37,7 @@ func (m *meanwhile) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredi
 	return next
 }
 
-// watched is a bench whose queue does its work between the commands of others.
+// watched is a bench, and a hook that acts before commands of its queue.
 func watched(t *testing.T) (bench, *meanwhile) {
 	t.Helper()
 	server := servers.StartRedis(t)

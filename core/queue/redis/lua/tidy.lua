@@ -7,9 +7,9 @@
 -- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that
 -- ended (before, and from the log, read by check.go), as ascending ranges of 8 bytes (from, to),
 -- and the run's number and how far its log was read; both absent on the first call.
--- Returns: {'LOG', last entry id, total, '', number and how far that is}, of a small run {'LOG', '',
--- total, its records, number and how far}, where that log was not read so far: workers may end jobs
--- meanwhile. Else findings as texts, a '+' in front of each that is repaired.
+-- Returns: {'LOG', last entry id, total, '', number and how far that is}, of a small run {'LOG',
+-- '', total, its records, number and how far}, where that log was not read so far: workers may end
+-- jobs meanwhile. Else findings as texts, a '+' in front of each that is repaired.
 local repair, id = ARGV[1] == '1', ARGV[2]
 local no = call('HGET', kIDs, id)
 local f = no and run(tonumber(no))
