@@ -28,7 +28,8 @@ func Pause(ctx context.Context, d time.Duration, sent <-chan struct{}) {
 	}
 }
 
-// Notify sends, unless that is to be received yet. It never blocks. The channel has room for one.
+// Notify sends to a channel with room for one, and never blocks. If the last value was not received
+// yet, it does nothing.
 func Notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

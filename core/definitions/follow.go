@@ -335,12 +335,7 @@ func (f *Follower) rest(ctx context.Context, began time.Time) {
 		return
 	case <-f.notify:
 	}
-	gap := time.NewTimer(time.Until(began.Add(f.o.MinGap)))
-	defer gap.Stop()
-	select {
-	case <-ctx.Done():
-	case <-gap.C:
-	}
+	core.Pause(ctx, time.Until(began.Add(f.o.MinGap)), nil)
 	select { // those that came meanwhile are served by the same look
 	case <-f.notify:
 	default:

@@ -335,12 +335,16 @@ func (f *file) sshArgs(into *settings, key, text string, line, col int) {
 	}
 }
 
+// jumps returns the jump hosts of a list, or noJump if it is empty.
 func jumps(list string) []string {
 	var out []string
 	for hop := range strings.SplitSeq(list, ",") {
 		if hop = strings.TrimSpace(hop); hop != "" {
 			out = append(out, hop)
 		}
+	}
+	if out == nil {
+		return []string{noJump}
 	}
 	return out
 }

@@ -87,6 +87,8 @@ func TestJumpHostsOfInnerLayers(t *testing.T) {
 	inv := loadText(t, "hosts", `
 bastion ansible_ssh_common_args=''
 direct ansible_ssh_common_args='-o ServerAliveInterval=5'
+empty ansible_ssh_common_args='-o ProxyJump='
+quoted ansible_ssh_common_args='-J ""'
 other ansible_ssh_common_args='-J second'
 plain
 both ansible_ssh_common_args='-J second' ansible_ssh_extra_args='-J third'
@@ -99,7 +101,7 @@ ansible_ssh_extra_args='-J third'
 ansible_ssh_common_args='-o ProxyJump=bastion'
 `)
 	for name, want := range map[string][]string{
-		"bastion": nil, "direct": nil, "other": {"second"}, "plain": {"bastion"}, "both": {"second"}, "kept": {"third"}, "gone": nil,
+		"bastion": nil, "direct": nil, "empty": nil, "quoted": nil, "other": {"second"}, "plain": {"bastion"}, "both": {"second"}, "kept": {"third"}, "gone": nil,
 	} {
 		if got := mustHost(t, inv, name).SSH.ProxyJump; !slices.Equal(got, want) {
 			t.Errorf("%s: jump %q, expected %q", name, got, want)

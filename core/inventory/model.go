@@ -15,7 +15,7 @@ import (
 // settings are the settings of hosts in one layer. An empty one is not set there.
 type settings struct {
 	ssh       core.SSH
-	extraJump []string // of ansible_ssh_extra_args; ssh prefers those of ssh
+	extraJump []string // of ansible_ssh_extra_args: used if ssh.ProxyJump has none
 	windowSet string
 	pool      string
 	address   string

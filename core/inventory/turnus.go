@@ -254,6 +254,7 @@ func (t *turnus) settings(s *settings) []field {
 		t.own(t.one("password_env", &s.login.PasswordEnv)),
 		t.own(field{Key: "password_command", Read: func(v *yaml.Node) { s.login.PasswordCommand = t.command(v) }}),
 		t.becomeField(s),
+		// jump replaces both lists.
 		{Key: "jump", Read: func(v *yaml.Node) { s.ssh.ProxyJump, s.extraJump = t.jump(v), []string{noJump} }},
 		yamlread.Value(t.Reader, "connect_timeout", &s.ssh.ConnectTimeout, timeout),
 		t.list("certificate_principals", &s.ssh.Principals, principal),

@@ -139,8 +139,8 @@
 // cancelled job is that of Cancel or of the stop. A cursor that Poll did not give out, and most
 // below 1, are core.ErrInvalid.
 //
-// Order. Ranks take tags in units of TagUnit, above 2^31 of them in steps of at most a 2^26th, but
-// tags add up in finer steps, so that short jobs count. A flow is ready while a job of it could be
+// Order. Ranks round tags to TagUnit, and above 2^31 of these units to a 2^26th of the tag. Tags
+// add up in finer steps, so that short jobs count. A flow is ready while a job of it could be
 // leased. It is not ready while it is paused, at MaxInFlight, or all its jobs are blocked; when it
 // is ready again its tag is max(tag, V). Tenants have tags and V of their own, and no head start;
 // equal ranks go by when the tenant's first run was submitted. A tenant whose runs are all complete

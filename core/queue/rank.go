@@ -28,9 +28,9 @@ func Rank(inFlight, weight int, tag int64) int64 {
 	return share*rankShift + tagPlace(max(tag, 0))
 }
 
-// tagPlace maps tags to less than 2^32, in their order. Tags only grow, and never end: up to
-// exactTags each has a place, and above that each doubling has 2^26 places. So a tag that is larger
-// by a 2^26th has another place.
+// tagPlace maps tags to less than 2^32, in their order. Tags only grow, without a maximum. Each tag
+// below exactTags has a place of its own. Above, 2^26 places follow for each doubling, so two tags
+// that differ by more than a 2^26th of the smaller one have different places.
 func tagPlace(tag int64) int64 {
 	if tag < exactTags {
 		return tag

@@ -63,8 +63,9 @@ fi
 `, newMode)
 
 // finishScript gives the part file owner and mode, verifies it, keeps a copy of the old file and
-// renames the part over it. check is its hash, or "" where it was verified here. The owner of the
-// folder may be another user, who exchanges its entries for links at any moment: see takePrivate.
+// renames the part over it. Without check, its hash, this process has read the part back by its
+// name and compared it. The owner of the folder may be another user, who exchanges its entries for
+// links at any moment: see takePrivate.
 // If early, the part had the hash before, by its name in the folder: that counts only where nobody
 // else can give names. The hash is compared after the mode was set, because a later write would
 // clear setuid.

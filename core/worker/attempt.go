@@ -72,6 +72,9 @@ func (a *attempts) run() (core.StepResult, *leaseEnd) {
 		started := time.Now()
 		ctx, span := a.span()
 		out, timedOut, err := a.call(ctx)
+		if out.Held && out.Effects == host.EffectsNone {
+			a.m.state.Window = before // the same: the job type could not begin
+		}
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)
 		if out.Barred != "" {

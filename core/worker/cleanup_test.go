@@ -83,9 +83,7 @@ func TestAlwaysOfAHostThatWaitsForItsWindow(t *testing.T) {
 			under("steps", "{name: look, uses: command, with: {run: x}}", "{name: flash, uses: firmware.set, needs: 30m, with: {v: 1}}"),
 			under("always", "{name: reset, uses: firmware.set, with: {v: 1}}"))))
 		time.AfterFunc(2*time.Hour, func() {
-			if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
-				t.Error(err)
-			}
+			l.cancel()
 		})
 		n := l.start(l.windowedConfig())
 		r := l.results(la)[0]
@@ -150,9 +148,7 @@ func TestACutIsNotRescuedLater(t *testing.T) {
 			called = append(called, c.Step)
 			switch {
 			case c.Step == "b":
-				if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
-					t.Error(err)
-				}
+				l.cancel()
 				<-ctx.Done()
 				return host.Outcome{Failed: true, RolledBack: true, Reason: "undone"}, nil
 			case len(called) == 2:
@@ -183,9 +179,7 @@ func TestAlwaysOfALostHostIsNamed(t *testing.T) {
 		first := l.start(c)
 		<-die
 		f.set(away)
-		if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
-			t.Fatal(err)
-		}
+		l.cancel()
 		second := l.start(l.config())
 		r := l.results(la)[0]
 		first.Kill()

@@ -180,9 +180,7 @@ func delegateOfACancelledRun(t *testing.T, wait time.Duration) {
 		la := l.submit("r", 2, "steps: [{name: site, steps: [{name: swap, uses: file}], always: [{name: restore, uses: file, on: '\"lb\"'}]}, {name: later, uses: file}]\n",
 			beside(balancer()), func(_ *launch.Options, r *queue.Run) { r.Targets = r.Targets[min(1, len(r.Targets)):] })
 		pass(wait)
-		if err := l.q.Cancel(t.Context(), "r", "enough"); err != nil {
-			t.Fatal(err)
-		}
+		l.cancel()
 		results := l.results(la)
 		l.results(holds)
 		n.drain()
@@ -408,9 +406,7 @@ func TestDelegateOfItems(t *testing.T) {
 				if len(l.plugins.seen()) != cancelled {
 					return host.Outcome{Changed: true}, nil
 				}
-				if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
-					t.Error(err)
-				}
+				l.cancel()
 				return sleep(time.Minute)(ctx, c)
 			}
 			r := l.one("steps: [{name: drain, uses: file, on: '\"lb\"', foreach: [1, 2], when: item < 3}]\n", beside(balancer()))
@@ -453,14 +449,8 @@ window_sets:
 	list := l.starts(time.Minute)
 	lb := balancer()
 	lb.WindowSet = "late"
-	l.post("r", sets)
-	own := func(o *launch.Options, _ *queue.Run) {
-		if o.RunID != "" {
-			o.Windows, o.Board = calendarOf(l.t, sets), "windows/r"
-		}
-	}
-	la := l.submitOn("r", []core.Host{{Name: "web", WindowSet: set}}, "steps: [{name: drain, uses: file, on: '\"lb\"', needs: 30m, "+step+"}]\n", own,
-		func(o *launch.Options, _ *queue.Run) { o.Inventory = []core.Host{lb} }, func(_ *launch.Options, r *queue.Run) { r.Segments = nil })
+	la := l.submitOn("r", []core.Host{{Name: "web", WindowSet: set}}, "steps: [{name: drain, uses: file, on: '\"lb\"', needs: 30m, "+step+"}]\n", l.calendar("r", sets),
+		func(o *launch.Options, _ *queue.Run) { o.Inventory = []core.Host{lb} })
 	n := l.start(l.windowedConfig())
 	results := l.results(la)
 	n.drain()
@@ -481,13 +471,7 @@ func TestAWindowBehindAnotherGuestIsMissed(t *testing.T) {
 		pass(5 * time.Hour)
 		calls, lb := l.starts(6*time.Hour), balancer()
 		lb.WindowSet = "night"
-		l.post("r", once)
-		la := l.submitOn("r", []core.Host{{Name: "web", WindowSet: "night"}}, "steps: [{name: drain, uses: file, on: '\"lb\"', window: service, needs: 30m}]\n", beside(lb),
-			func(o *launch.Options, r *queue.Run) {
-				if r.Segments = nil; o.RunID != "" {
-					o.Windows, o.Board = calendarOf(t, once), "windows/r"
-				}
-			})
+		la := l.submitOn("r", []core.Host{{Name: "web", WindowSet: "night"}}, "steps: [{name: drain, uses: file, on: '\"lb\"', window: service, needs: 30m}]\n", beside(lb), l.calendar("r", once))
 		n := l.start(l.windowedConfig())
 		pass(time.Until(hour(21)))
 		l.submitOn("h", []core.Host{{Name: "other"}}, "steps: [{name: hold, uses: file, on: '\"lb\"'}]\n", beside(lb))
@@ -535,9 +519,7 @@ func TestADrainEndsTheWaitForAGuest(t *testing.T) {
 					beside(balancer()), func(_ *launch.Options, r *queue.Run) { r.Targets = r.Targets[min(1, len(r.Targets)):] })
 				pass(1100 * time.Millisecond)
 				if cancelled {
-					if err := l.q.Cancel(t.Context(), "r", "enough"); err != nil {
-						t.Fatal(err)
-					}
+					l.cancel()
 					pass(4 * time.Second) // its worker hears of it
 				}
 				n.drain()

@@ -238,8 +238,9 @@ func (m *machine) owes() bool {
 	return c.cleanup()
 }
 
-// cutShort takes in that the lease ends at step i. If always of a group around it has to run first,
-// the job continues with that: nil. If the job must still end now, its next lease does.
+// cutShort records that step i ends the lease. It returns nil if the job continues with always of a
+// group around the step. If the worker must stop as well, it suspends the job, and its next lease
+// runs always.
 func (m *machine) cutShort(i int, sr core.StepResult, v leaseEnd) *leaseEnd {
 	if v.kind != queue.AckDone {
 		return &v

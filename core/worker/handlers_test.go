@@ -394,9 +394,7 @@ func TestFaultW1EndsThatTheWorkerDoesNotDecide(t *testing.T) {
 			la := l.windowed("r", 1, night, playbook)
 			n := l.start(l.windowedConfig())
 			pass(time.Hour)
-			if err := l.q.Cancel(t.Context(), "r", "enough"); err != nil {
-				t.Fatal(err)
-			}
+			l.cancel()
 			r := l.results(la)[0]
 			n.drain()
 			if r.Outcome != core.Cancelled || r.Handlers == nil || !slices.Equal(r.Handlers.Pending, []string{"web"}) {

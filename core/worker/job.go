@@ -74,13 +74,14 @@ func (j *job) stopLocked(cause error, patience time.Duration) {
 func (j *job) cancelRun(patience time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.cancelled = true; !j.shielded {
+	j.cancelled = true
+	if !j.shielded {
 		j.stopLocked(errCancelled, patience)
 	}
 }
 
-// shield holds a cancel of the run off for steps of always, also one that has come already. Without
-// it one that was held off takes effect.
+// shield keeps a cancel of the run from steps of always, also a cancel that came before. Without
+// on, a cancel that came meanwhile takes effect.
 func (j *job) shield(on bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -172,7 +173,7 @@ func (j *job) work() queue.Ack {
 	}
 	j.trace(m)
 	if j.lease.Over != "" {
-		j.cancelRun(j.w.patience()) // steps of always hold it off
+		j.cancelRun(j.w.patience()) // it does not cut steps of always
 	}
 	ack := j.conclude(m, m.run())
 	j.traced(ack)

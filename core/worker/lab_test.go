@@ -261,6 +261,27 @@ func (l *lab) prepareOn(id string, on []core.Host, steps string, changes ...chan
 	return la
 }
 
+// calendar gives a run definitions, and has a worker see each of its jobs immediately. They are
+// posted first: a worker that waits takes the run as soon as it is there.
+func (l *lab) calendar(run, text string) change {
+	l.t.Helper()
+	l.post(run, text)
+	return func(o *launch.Options, r *queue.Run) {
+		r.Segments = nil
+		if o.RunID != "" {
+			o.Windows, o.Board = calendarOf(l.t, text), "windows/"+run
+		}
+	}
+}
+
+// cancel cancels the run "r".
+func (l *lab) cancel() {
+	l.t.Helper()
+	if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
+		l.t.Error(err)
+	}
+}
+
 // results waits until the run is complete and returns what was recorded, in order.
 func (l *lab) results(la *launch.Launch) []core.Result {
 	l.t.Helper()

@@ -123,7 +123,7 @@ func (m *machine) advance(i int) *leaseEnd {
 		m.record(i, skip(sr, next.code, next.reason))
 		return nil
 	}
-	m.job.shield(next.always) // before the flush: a cancel that always has held off comes first
+	m.job.shield(next.always) // before the flush: a cancel that came in always takes effect first
 	if s.Flush && i >= len(m.resume.Steps) {
 		if v := m.flush(i); v != nil {
 			return v
@@ -153,6 +153,9 @@ func (m *machine) record(i int, sr core.StepResult) {
 	m.state.Done = append(m.state.Done, sr)
 	m.state.Current = progress{}
 	m.publish(m.prog.playbook.Steps[i].Name, sr)
+	if m.job.ctx.Err() != nil {
+		return // no save succeeds: the ack brings the state, or the next step of always does
+	}
 	if i+1 < len(m.prog.playbook.Steps) || len(m.state.Handlers.Left()) > 0 {
 		m.tryCatchUp(sr.Name)
 	}

@@ -250,9 +250,7 @@ func TestResumeBehindACancel(t *testing.T) {
 			out, err := write(ctx, c)
 			if len(d.calls) == 2 && d.fail == 0 {
 				d.fail = -1
-				if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
-					t.Error(err)
-				}
+				l.cancel()
 				<-ctx.Done()
 				return host.Outcome{Failed: true, Cancelled: true, Reason: "cancelled"}, nil
 			}

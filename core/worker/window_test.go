@@ -50,12 +50,7 @@ func (l *lab) post(run, text string) {
 // windowed launches on n hosts of window set night, with definitions posted.
 func (l *lab) windowed(id string, n int, text, steps string) *launch.Launch {
 	l.t.Helper()
-	l.post(id, text) // first: a worker that waits takes the run as soon as it is there
-	return l.submit(id, n, "window: night\n"+steps, func(o *launch.Options, _ *queue.Run) {
-		if o.RunID != "" {
-			o.Windows, o.Board = calendarOf(l.t, text), "windows/"+id
-		}
-	}, func(_ *launch.Options, r *queue.Run) { r.Segments = nil }) // so that the worker sees each job immediately
+	return l.submit(id, n, "window: night\n"+steps, l.calendar(id, text))
 }
 
 func (l *lab) windowedConfig() Config {
@@ -372,6 +367,30 @@ func TestWindowPlannedAtLaunchIsMissed(t *testing.T) {
 	}
 }
 
+// A window is missed also if the connection to the host takes so long that the job type may not
+// begin in it any more.
+func TestWindowThatTheJobTypeMayNotBeginInIsMissed(t *testing.T) {
+	const once = night + "    carry_over: {max: 1}\n"
+	inDays(t, func(l *lab) {
+		pass(5 * time.Hour)
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			pass(time.Minute)
+			if why := c.MayBegin(ctx); why != "" {
+				return host.Outcome{Suspended: true, Held: true, Reason: why, Effects: host.EffectsNone}, nil
+			}
+			return host.Outcome{Changed: true}, nil
+		}
+		la := l.windowed("r", 1, once, flash)
+		pass(time.Until(hour(25.5).Add(-20 * time.Second)))
+		n := l.start(l.windowedConfig())
+		r := l.results(la)[0]
+		n.drain()
+		if r.ReasonCode != core.NeedsReapproval || !strings.Contains(r.Reason, "missed 1 of the 1 windows") {
+			t.Errorf("%s: %s", r.Outcome, r.Reason)
+		}
+	})
+}
+
 // A job type has no say in what its wave waits for: only the worker suspends jobs for their
 // windows.
 func TestEventOfWindowsIsTheWorkersOwn(t *testing.T) {
@@ -517,9 +536,7 @@ func TestSilentBoardHoldsNobodyUp(t *testing.T) {
 		if running := n.Running(); len(running) != 0 {
 			t.Errorf("%d jobs wait still", len(running))
 		}
-		if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
-			t.Fatal(err)
-		}
+		l.cancel()
 		l.exactlyOnce(la, l.results(la))
 		n.drain()
 	})

@@ -84,12 +84,7 @@ func (p pace) next(ctx context.Context, n int) time.Time {
 	}
 	at := p.begin.Add(time.Duration(n) * p.every)
 	if wait := time.Until(at); wait > 0 {
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
+		core.Pause(ctx, wait, nil)
 	}
 	return at
 }

@@ -100,9 +100,9 @@ type page struct {
 	Results *[]map[string]any `json:"results"`
 }
 
-// read returns all records. Pages by offset repeat and skip records that change meanwhile: each
-// begins with the last record of the page before, and the ids must be as many as NetBox counts. A
-// cursor continues by id, and counts nothing.
+// read returns all records. Pages by offset repeat and skip records that change meanwhile, so each
+// page begins with the last record of the page before, and the ids must be as many as NetBox
+// counts. A cursor continues by id, and counts nothing.
 func (l *listing) read(ctx context.Context) ([]record, error) {
 	var all []record
 	seen := map[int64]bool{}
@@ -134,7 +134,7 @@ func (l *listing) read(ctx context.Context) ([]record, error) {
 			if last != 0 && r.id != last {
 				return nil, l.unstable(fmt.Sprintf("record %d moved between two pages", last))
 			}
-			if last != 0 {
+			if r.id == last { // the page begins with it
 				last = 0
 				continue
 			}

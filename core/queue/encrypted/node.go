@@ -68,12 +68,7 @@ func (q *Queue) Wait(ctx context.Context, session string, until time.Time) error
 	if barred <= 0 {
 		return q.Backend.Wait(ctx, session, until)
 	}
-	timer := time.NewTimer(min(barred, firstPause))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	core.Pause(ctx, min(barred, firstPause), nil)
 	return nil
 }
 

@@ -233,8 +233,7 @@ func keptGivenBack(f *fixture) {
 	f.none(s, "all hosts are held")
 	eq(f, "blocked", f.status("first").Blocked, n)
 	f.ack(s, allDone(held, core.Changed)...)
-	yes := true
-	f.must(queue.AdjustOne(f.ctx, f.q, "first", queue.Adjust{Paused: &yes}))
+	f.must(queue.AdjustOne(f.ctx, f.q, "first", queue.Adjust{Paused: new(true)}))
 	f.submit(on("second", hosts...))
 	eq(f, "leases of a run behind a paused one", len(f.lease(s, n)), n)
 }

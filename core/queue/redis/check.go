@@ -32,7 +32,11 @@ func (q *Queue) Check(ctx context.Context, repair bool) ([]queue.Finding, error)
 	for _, no := range nos {
 		args = append(args, no)
 	}
-	findings, err := q.findings(ctx, q.scripts.pool, "", args)
+	v, err := q.eval(ctx, q.scripts.pool, args...)
+	if err != nil {
+		return nil, err
+	}
+	findings, err := readFindings(newReply(v), q.scripts.pool.Name, "")
 	if err != nil {
 		return nil, err
 	}
@@ -42,14 +46,6 @@ func (q *Queue) Check(ctx context.Context, repair bool) ([]queue.Finding, error)
 		return err
 	})
 	return findings, err
-}
-
-func (q *Queue) findings(ctx context.Context, s *script, run string, args []any) ([]queue.Finding, error) {
-	v, err := q.eval(ctx, s, args...)
-	if err != nil {
-		return nil, err
-	}
-	return readFindings(newReply(v), s.Name, run)
 }
 
 func readFindings(r *reply, script, run string) (list []queue.Finding, _ error) {
@@ -67,8 +63,8 @@ func readFindings(r *reply, script, run string) (list []queue.Finding, _ error) 
 // checkReads is how often checkRun reads what workers added to the log of a run meanwhile.
 const checkReads = 16
 
-// checkRun compares a run with its log. A run that is too busy for that has no findings: the next
-// check judges it.
+// checkRun compares a run with its log. A run that is too busy for that, or was replaced meanwhile,
+// has no findings: the next check judges it.
 func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool, sessions []any) ([]queue.Finding, error) {
 	first := append([]any{flag(repair), run}, sessions...)
 	args, from := first, "-"
@@ -86,6 +82,9 @@ func (q *Queue) checkRun(ctx context.Context, run string, no int64, repair bool,
 		last, total, small, upto := r.text(), r.int(), r.text(), r.text()
 		if err := r.end(q.scripts.tidy.Name); err != nil {
 			return nil, err
+		}
+		if !strings.HasPrefix(upto, strconv.FormatInt(no, 10)+" ") {
+			return nil, nil // the id was submitted again meanwhile: the next check judges that run
 		}
 		if ended == nil {
 			ended = make([]bool, total)
@@ -132,8 +131,8 @@ func markEnded(ended []bool, e entry) error {
 	return err
 }
 
-// endedJobs marks the jobs that were finished before, and the log between two entries.
-func (q *Queue) endedJobs(ctx context.Context, no int64, from, last string, ended []bool) error {
+// finishedBefore marks the jobs that had ended when the run was submitted.
+func (q *Queue) finishedBefore(ctx context.Context, no int64, ended []bool) error {
 	finished, err := q.client.Get(ctx, q.keys.run(no, "xFinished")).Bytes()
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return translate(ctx, err, "check")
@@ -142,6 +141,17 @@ func (q *Queue) endedJobs(ctx context.Context, no int64, from, last string, ende
 		first, count := int(binary.BigEndian.Uint32(finished)), int(binary.BigEndian.Uint32(finished[4:]))
 		for i := first; i < min(first+count, len(ended)); i++ {
 			ended[i] = true
+		}
+	}
+	return nil
+}
+
+// endedJobs marks the jobs that the log has between two entries. From "-" on, it also marks those
+// that were finished before.
+func (q *Queue) endedJobs(ctx context.Context, no int64, from, last string, ended []bool) error {
+	if from == "-" {
+		if err := q.finishedBefore(ctx, no, ended); err != nil {
+			return err
 		}
 	}
 	for {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/redisconn"
 )
@@ -122,11 +123,6 @@ func (q *Queue) sleep(ctx context.Context, key string, at board.Cursor, left tim
 		return err
 	default:
 	}
-	timer := time.NewTimer(min(left, feedPoll))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	core.Pause(ctx, min(left, feedPoll), nil)
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// meanwhile calls do before each command that has the text word among its arguments.
+// meanwhile calls do before each command that has word as an argument.
 type meanwhile struct {
 	word string
 	do   func()
@@ -37,7 +37,7 @@ func (m *meanwhile) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredi
 	return next
 }
 
-// watched is a bench whose queue does its work between the commands of others.
+// watched is a bench, and a hook that acts before commands of its queue.
 func watched(t *testing.T) (bench, *meanwhile) {
 	t.Helper()
 	server := servers.StartRedis(t)
@@ -75,6 +75,35 @@ func TestCheckWhileWorkersEndJobs(t *testing.T) {
 		if st := b.status(id); st.Phase != queue.Active || st.InFlight != 1 {
 			b.Errorf("after the check: %+v", st)
 		}
+	}
+	b.sound()
+}
+
+// TestCheckOfARunThatIsSubmittedAgain: the log of the run before does not count for the new one.
+func TestCheckOfARunThatIsSubmittedAgain(t *testing.T) {
+	t.Parallel()
+	b, m := watched(t)
+	s, calls := b.open(), 0
+	b.submit("r", 9)
+	b.ack(s, b.lease(s, 5), nil)
+	m.word, m.do = "r", func() {
+		if calls++; calls != 2 { // the first call asks for the log
+			return
+		}
+		m.do = nil
+		b.must(queue.AdjustOne(b.Context(), b.q, "r", queue.Adjust{Paused: new(true)}))
+		if gone, err := b.q.Drop(b.Context(), "r", 7); err != nil || !gone {
+			b.Fatal("the run was not dropped", err)
+		}
+		b.submit("r", 9, func(r *queue.Run) { r.FinishedJobs = []queue.FinishedJobs{{Count: 7, Outcome: core.Changed}} })
+	}
+	found, err := b.q.Check(b.Context(), true)
+	m.do = nil
+	if err != nil || len(found) > 0 || calls != 2 {
+		b.Errorf("after %d calls: %v, %v", calls, found, err)
+	}
+	if st := b.status("r"); st.Phase != queue.Active || st.Pending != 2 {
+		b.Errorf("after the check: %+v", st)
 	}
 	b.sound()
 }

@@ -47,24 +47,18 @@ func Guide(text string) []string { return append(Page(text), guideWords(text)...
 func Reference(text string) []string { return append(Columns(text), guideWords(text)...) }
 
 func guideWords(text string) []string {
-	var found []string
-	for _, b := range blocks(text) {
-		for _, s := range Sentences(b.text) {
-			for _, problem := range broken(guideList(), s) {
-				found = append(found, fmt.Sprintf("line %d: %s", b.line, problem))
-			}
-		}
-	}
-	return found
+	return eachSentence(text, func(s string) []string { return broken(guideList(), s) })
 }
 
 // Prose returns what is wrong with the columns and the sentences of Markdown, each finding with its
 // line.
-func Prose(text string) []string {
-	found := Columns(text)
+func Prose(text string) []string { return append(Columns(text), eachSentence(text, Sentence)...) }
+
+// eachSentence returns what check finds in the sentences of a page, each finding with its line.
+func eachSentence(text string, check func(string) []string) (found []string) {
 	for _, b := range blocks(text) {
 		for _, s := range Sentences(b.text) {
-			for _, problem := range Sentence(s) {
+			for _, problem := range check(s) {
 				found = append(found, fmt.Sprintf("line %d: %s", b.line, problem))
 			}
 		}

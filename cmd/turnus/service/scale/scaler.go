@@ -125,12 +125,7 @@ func (s *Scaler) Run(ctx context.Context) {
 		if ok {
 			s.follow(ctx, l)
 		}
-		timer := time.NewTimer(time.Until(began.Add(max(min(pollEvery, s.cfg.Every), pollShare*took))))
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		core.Pause(ctx, time.Until(began.Add(max(min(pollEvery, s.cfg.Every), pollShare*took))), nil)
 	}
 }
 

@@ -6,10 +6,10 @@
 -- run that is to be mended becomes one like any other first.
 -- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that
 -- ended (before, and from the log, read by check.go), as ascending ranges of 8 bytes (from, to),
--- and how far the log was read; both absent on the first call.
--- Returns: {'LOG', last entry id, total, '', how far that is}, of a small run {'LOG', '', total,
--- its records, how far}, where the log was not read that far: workers may end jobs meanwhile. Else
--- findings as texts, a '+' in front of each that is repaired.
+-- and the run's number and how far its log was read; both absent on the first call.
+-- Returns: {'LOG', last entry id, total, '', number and how far that is}, of a small run {'LOG',
+-- '', total, its records, number and how far}, where that log was not read so far: workers may end
+-- jobs meanwhile. Else findings as texts, a '+' in front of each that is repaired.
 local repair, id = ARGV[1] == '1', ARGV[2]
 local no = call('HGET', kIDs, id)
 local f = no and run(tonumber(no))
@@ -21,7 +21,8 @@ local nsids = tonumber(ARGV[3])
 do -- a job that ended behind what was read would look like one that was lost
   local last = not f.small and call('XREVRANGE', k .. xLog, '+', '-', 'COUNT', 1)[1]
   local upto = f.small and #f.log .. '' or last and last[1] or '0-0'
-  if ARGV[5 + nsids] ~= upto then return { 'LOG', f.small and '' or upto, f.total, f.small and f.log or '', upto } end
+  local read = no .. ' ' .. upto -- of this run: its id may have been submitted again
+  if ARGV[5 + nsids] ~= read then return { 'LOG', f.small and '' or upto, f.total, f.small and f.log or '', read } end
 end
 
 local out = {}
