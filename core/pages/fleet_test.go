@@ -18,7 +18,7 @@ func TestFleetPage(t *testing.T) {
 	web, browser := site(t, f)
 	_, text := logIn(t, web, browser, "good", "/fleet")
 	for _, part := range []string{
-		`<a href="/fleet">Fleet</a>`, `class="m-failed m-bad"`, `href="/hosts/web1" tabindex="-1"`, `<title>web1: failed by `, "3 hosts",
+		`<a href="/fleet">Fleet</a>`, `class="m-failed m-bad"`, `href="/hosts/web1" tabindex="-1"`, `<title>web1: failed by `, "3 hosts", `<td><a href="/runs/r1/hosts/1">`,
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the map lacks %s: %s", part, text)
