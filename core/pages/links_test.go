@@ -20,7 +20,7 @@ func TestARunLeadsToWhatBelongsToIt(t *testing.T) {
 	}}
 	v := visits(t, o)
 	_, text := v.get("/runs/r1")
-	has(t, "a run", text, `<a href="/playbooks/patch%2Fall">its playbook</a>`, `<a href="/audit?object=r1">`, `<a href="/notifications?run=r1">`,
+	has(t, "a run", text, `<a href="/playbooks/patch%2Fall">its playbook</a>`, `<a href="/runs?playbook=patch%2fall">its runs</a>`, `<a href="/audit?object=r1">`, `<a href="/notifications?run=r1">`,
 		`<a href="/runs/r1/hosts/4">web1</a>`, `<a href="/hosts/web%2F2">web/2</a>`, `<a href="/hosts/web%2F3">web/3</a>`, "; stops after 3 unreachable hosts</dd>")
 	run.Command, run.Live.StopAfter = "uptime", 1
 	o.set("GET /v1/runs/r1", run)
