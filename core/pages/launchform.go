@@ -143,7 +143,7 @@ func realLaunch(sent []input) string {
 	return q.Encode()
 }
 
-// previewQuery is what the address of a preview has of the values of realLaunch. It has no other
+// previewQuery returns the query of a preview that has the values of realLaunch. It drops other
 // values: they come with the address of a page, which anybody may write.
 func previewQuery(values string) string {
 	q := url.Values{"plan": {"1"}}

@@ -121,8 +121,8 @@ func (l launches) add(run *api.Run) {
 	}
 }
 
-// stopped reports whether a run is stopped and complete, and somebody should look at it: it ended
-// lately, and its playbook is not among the launches, which are later ones.
+// stopped reports whether a run is stopped and complete, and needs a person: it ended lately, and
+// its playbook is not among the launches, which are later ones.
 func (l launches) stopped(run *api.Run, now time.Time) bool {
 	return run.Phase == api.Stopped && run.Complete() && !run.Check && now.Sub(run.Ended) < stoppedFor && !l[[2]string{run.Tenant, run.Playbook}]
 }

@@ -220,7 +220,7 @@ func TestWideLaunch(t *testing.T) {
 }
 
 // A dry run leads to the preview of the same launch for real. Its address brings values of the form
-// and nothing else, whoever wrote it. A real run, and a viewer, have no such link.
+// and nothing else, also if somebody else wrote it. A real run, and a viewer, have no such link.
 func TestADryRunIsLaunchedForReal(t *testing.T) {
 	o := shopAPI(t, 14, "operator")
 	run := api.Run{ID: "r1", Playbook: "shop", Phase: api.Finished, Check: true, Ended: time.Unix(300, 0)}
