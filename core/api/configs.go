@@ -9,6 +9,7 @@ type ConfigVersion struct {
 	Author   string    `json:"author"`
 	Playbook string    `json:"playbook"`
 	Run      string    `json:"run"`
+	Index    *int      `json:"index,omitempty" doc:"of the host's job in the run; a caller of all tenants does not get it"`
 	Changed  []string  `json:"changed" doc:"files that differ from the version before"`
 	Gone     []string  `json:"gone,omitempty" doc:"files that the host has no more"`
 }

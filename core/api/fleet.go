@@ -16,5 +16,6 @@ type FleetHost struct {
 	Outcome  core.Outcome `json:"outcome,omitempty" doc:"absent where nothing has run"`
 	Ended    time.Time    `json:"ended,omitzero"`
 	Run      string       `json:"run,omitempty"`
+	Index    int          `json:"index" doc:"of the host's job in the run, where there is one"`
 	Playbook string       `json:"playbook,omitempty"`
 }

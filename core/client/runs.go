@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -60,7 +61,9 @@ type RunFilter struct {
 	Host     string       // with an outcome on this host
 	Outcome  core.Outcome // with a job that ended so
 	By       string       // who launched it: a token's name, or schedule:NAME
-	Live     bool         // with what the queue says of runs under way, and when they will end
+	// Since and Until bound when they were created; zero is no bound.
+	Since, Until time.Time
+	Live         bool // with what the queue says of runs under way, and when they will end
 }
 
 // Runs lists runs, newest first.
@@ -71,6 +74,11 @@ func (c *Client) Runs(ctx context.Context, f RunFilter, p Page) (List[api.Run], 
 	set(q, "host", f.Host)
 	set(q, "outcome", string(f.Outcome))
 	set(q, "launched_by", f.By)
+	for name, at := range map[string]time.Time{"since": f.Since, "until": f.Until} {
+		if !at.IsZero() {
+			q.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
 	if f.Live {
 		q.Set("live", "true")
 	}

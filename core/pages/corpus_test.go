@@ -71,7 +71,7 @@ func (s *saying) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // formPages are pages of windows, schedules, playbooks, the calendar and the retry of a run.
-var formPages = []string{"/windows", "/windows/night", "/schedules", "/schedules/acme:night", "/playbooks", "/playbooks/shop", "/playbooks/shop?plan=1", "/calendar", "/calendar?only=conflict", "/runs/r0/retry"}
+var formPages = []string{"/windows", "/windows/night", "/schedules", "/schedules/acme:night", "/playbooks", "/playbooks/shop", "/playbooks/shop?plan=1", "/calendar", "/calendar?only=conflict", "/runs", "/runs/r0/retry"}
 
 // corpusAnswers returns answers of the API for these pages, the overview and the project, with
 // hostile texts wherever others choose one.

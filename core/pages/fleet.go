@@ -29,6 +29,7 @@ type fleetView struct {
 	Counts    []pictures.Count
 	Partial   bool // there are more hosts than were read
 	Large     bool // a square is a group
+	Named     bool // hosts of one group, with their names
 	Hosts     []pictures.Host
 	Groups    []fleetGroup
 	From      int // rows of the table before these
@@ -55,6 +56,7 @@ type fleetCustomer struct {
 
 type fleetBlocks struct {
 	Name   string
+	Link   string // to the names of the hosts; "" where they are shown
 	Hosts  int
 	Blocks []template.HTML
 }
@@ -143,6 +145,7 @@ func fleetOf(read []api.FleetHost, f fleetFilter, from int, now time.Time) fleet
 		hosts[i].Link = "/hosts/" + url.PathEscape(hosts[i].Name)
 	}
 	view.Total, view.Counts, view.Large = len(hosts), pictures.Counts(hosts), len(hosts) > pictures.MaxSquares
+	view.Named = f.grouped && len(hosts) <= pictures.MaxTiles
 	for _, c := range pictures.Fleet(hosts) {
 		for i := range c.Groups {
 			c.Groups[i].Link = "/fleet" + f.inGroup(c.Name, c.Groups[i].Name)
@@ -189,8 +192,11 @@ func (view *fleetView) draw(c *pictures.Customer, now time.Time) fleetCustomer {
 			}
 			continue
 		}
-		blocks := fleetBlocks{Name: pictures.Named(g.Name), Hosts: len(g.Hosts)}
-		for _, b := range g.Blocks(now) {
+		blocks, draw := fleetBlocks{Name: pictures.Named(g.Name), Link: g.Link, Hosts: len(g.Hosts)}, g.Blocks
+		if view.Named {
+			blocks.Link, draw = "", g.Tiles
+		}
+		for _, b := range draw(now) {
 			blocks.Blocks = append(blocks.Blocks, template.HTML(b.Markup)) //nolint:gosec // pictures escapes each text
 		}
 		shown.Groups = append(shown.Groups, blocks)

@@ -18,7 +18,7 @@ func TestFleetPage(t *testing.T) {
 	web, browser := site(t, f)
 	_, text := logIn(t, web, browser, "good", "/fleet")
 	for _, part := range []string{
-		`<a href="/fleet">Fleet</a>`, `class="m-failed m-bad"`, `href="/hosts/web1" tabindex="-1"`, `<title>web1: failed by `, "3 hosts",
+		`<a href="/fleet">Fleet</a>`, `class="m-failed m-bad"`, `href="/hosts/web1" tabindex="-1"`, `<title>web1: failed by `, "3 hosts", `<td><a href="/runs/r1/hosts/1">`,
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the map lacks %s: %s", part, text)
@@ -27,6 +27,10 @@ func TestFleetPage(t *testing.T) {
 	if strings.Index(text, `<td><a href="/hosts/web1">`) > strings.Index(text, `<td><a href="/hosts/web2">`) {
 		t.Error("the failed host is not first in the table")
 	}
+	has(t, "the map", text, `<h3><a href="/fleet?customer=acme&amp;in=web">web</a>`, "Choose a group to see the names of its hosts")
+	lacks(t, "the map", text, ">web1</text>")
+	_, text = get(t, browser, web.URL+"/fleet?customer=acme&in=web")
+	has(t, "a group", text, "<h3>web <small>2</small></h3>", "<a href=\"/hosts/web1\">\n<title>", ">web1</text>", ">web2</text>", "A tile is a host")
 	if _, text := get(t, browser, web.URL+"/fleet?outcome=failed"); strings.Contains(text, `<td><a href="/hosts/web2">`) || !strings.Contains(text, "3 hosts") {
 		t.Errorf("the table of failed hosts: %s", text)
 	}
@@ -72,6 +76,15 @@ func TestFleetView(t *testing.T) {
 	small := fleetOf(hosts[:fleetRows+1], fleetFilter{By: pictures.ByGroup}, fleetRows, now)
 	if small.Large || len(small.Hosts) != 1 || small.Next != "" || small.Hosts[0].Outcome == core.Lost || len(small.Customers[0].Groups) != fleetRows+1 {
 		t.Errorf("%+v", small.Hosts)
+	}
+	for n, named := range map[int]bool{pictures.MaxTiles: true, pictures.MaxTiles + 1: false} {
+		group := make([]api.FleetHost, n)
+		for i := range group {
+			group[i] = api.FleetHost{Name: fmt.Sprintf("h%05d", i), Groups: []string{"g"}}
+		}
+		if got := fleetOf(group, fleetFilter{By: pictures.ByGroup, Group: "g", grouped: true}, 0, now).Named; got != named {
+			t.Errorf("a group of %d hosts has names: %t", n, got)
+		}
 	}
 	if past := fleetOf(hosts[:3], fleetFilter{By: pictures.ByGroup}, 1e9, now); len(past.Hosts) != 0 {
 		t.Errorf("behind the end: %+v", past.Hosts)

@@ -14,18 +14,19 @@ import (
 func TestHostComparesConfigurations(t *testing.T) {
 	at := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC)
 	items := func(v any) map[string]any { return map[string]any{"items": v} }
+	index := 0 // of a job in a run of another tenant
 	const newer, older = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 	o := &operations{tenant: "acme", roles: []string{"operator"}, answers: map[string]any{
 		"GET /v1/hosts/fw1":              api.Host{Name: "fw1"},
 		"GET /v1/hosts/fw1/history":      items([]api.Job{}),
 		"GET /v1/hosts/fw1/locks":        items([]api.Lock{}),
 		"GET /v1/runs":                   items([]api.Run{}),
-		"GET /v1/hosts/fw1/configs":      items([]api.ConfigVersion{{Version: newer, At: at, Author: hostile, Playbook: hostile, Run: "r1", Changed: []string{hostile}}, {Version: older, At: at, Run: "r0", Gone: []string{"old.conf"}}}),
+		"GET /v1/hosts/fw1/configs":      items([]api.ConfigVersion{{Version: newer, At: at, Author: hostile, Playbook: hostile, Run: "r1", Index: &index, Changed: []string{hostile}}, {Version: older, At: at, Run: "r0", Gone: []string{"old.conf"}}}),
 		"GET /v1/hosts/fw1/configs/diff": api.ConfigDiff{Host: "fw1", From: older, To: newer, Files: []api.ConfigFileDiff{{Name: "running.conf", Change: "changed", Added: 2, Removed: 1, Diff: "-mtu 1500\n" + hostile, Cut: true}}},
 	}}
 	v := visits(t, o)
 	_, text := v.get("/hosts/fw1?from=" + older + "&to=" + newer)
-	has(t, "a host", text, "Kept configurations", `value="`+newer+`" checked aria-label="Compare to aaaaaaaaaaaa"`, `value="`+older+`" checked aria-label="Compare from`, "old.conf (gone)", "From bbbbbbbbbbbb to aaaaaaaaaaaa", "changed, 2 lines added, 1 removed. The diff is longer", "-mtu 1500", "2026-11-26 03:00:00 UTC")
+	has(t, "a host", text, "Kept configurations", `value="`+newer+`" checked aria-label="Compare to aaaaaaaaaaaa"`, `value="`+older+`" checked aria-label="Compare from`, `<a href="/runs/r1/hosts/0">`, `<a href="/runs/r0">`, "old.conf (gone)", "From bbbbbbbbbbbb to aaaaaaaaaaaa", "changed, 2 lines added, 1 removed. The diff is longer", "-mtu 1500", "2026-11-26 03:00:00 UTC")
 	harmless(t, "a host", text)
 	o.set("GET /v1/hosts/fw1/configs/diff", api.Problem{Status: http.StatusNotFound, Detail: "no such version"})
 	_, text = v.get("/hosts/fw1?to=x")

@@ -132,6 +132,30 @@ func lines(text string) []string {
 	return slices.DeleteFunc(all, func(line string) bool { return strings.TrimSpace(line) == "" })
 }
 
+// realLaunch has the values of a dry run's form for a launch that changes hosts.
+func realLaunch(sent []input) string {
+	q := url.Values{}
+	for _, in := range sent {
+		if in.Name != fieldCheck {
+			q.Set(in.Name, in.Value)
+		}
+	}
+	return q.Encode()
+}
+
+// previewQuery returns the query of a preview that has the values of realLaunch. It drops other
+// values: they come with the address of a page, which anybody may write.
+func previewQuery(values string) string {
+	q := url.Values{"plan": {"1"}}
+	sent, _ := url.ParseQuery(values) // what can be read of it
+	for name := range sent {
+		if slices.Contains([]string{fieldLimit, fieldTags, fieldSkipTags, fieldInFlight, fieldFourEyes}, name) || strings.HasPrefix(name, fieldParam) {
+			q.Set(name, sent.Get(name))
+		}
+	}
+	return "?" + q.Encode()
+}
+
 // input is one value that a form hands on.
 type input struct{ Name, Value string }
 

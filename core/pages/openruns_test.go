@@ -25,7 +25,11 @@ func (l *runLists) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	runs := slices.DeleteFunc(slices.Clone(l.runs), func(run api.Run) bool { return q.Get("phase") != "" && q.Get("phase") != string(run.Phase) })
+	since, _ := time.Parse(time.RFC3339Nano, q.Get("since")) // "" is no bound
+	runs := slices.DeleteFunc(slices.Clone(l.runs), func(run api.Run) bool {
+		other := func(name, value string) bool { return q.Get(name) != "" && q.Get(name) != value }
+		return other("phase", string(run.Phase)) || other("playbook", run.Playbook) || run.Created.Before(since)
+	})
 	from, _ := strconv.Atoi(q.Get("cursor")) // "" is the beginning
 	limit, _ := strconv.Atoi(q.Get("limit"))
 	to := min(from+limit, len(runs))
@@ -129,4 +133,28 @@ func TestTheOverviewKeepsOpenRuns(t *testing.T) {
 	}
 	lacks(t, "the overview", text, "/runs/gone-")
 	has(t, "the overview", text, "Older runs are left out")
+}
+
+// A stopped run stays on the overview behind many newer runs, until its playbook is launched again
+// by its tenant.
+func TestTheOverviewKeepsStoppedRuns(t *testing.T) {
+	at := time.Now()
+	var runs []api.Run
+	add := func(id, tenant, playbook string, phase api.Phase) {
+		at = at.Add(-time.Minute)
+		runs = append(runs, api.Run{ID: id, Tenant: tenant, Playbook: playbook, Phase: phase, Created: at, Ended: at})
+	}
+	for i := range recentRuns {
+		add("good-"+strconv.Itoa(i), "acme", "often", api.Finished)
+	}
+	add("globex", "globex", "patch", api.Finished)
+	add("stopped", "acme", "patch", api.Stopped)
+	add("before", "acme", "patch", api.Stopped)
+	add("repeated", "acme", "users", api.Finished)
+	add("was-stopped", "acme", "users", api.Stopped)
+	add("often", "acme", "often", api.Stopped)
+	_, text := lists(t, map[string]any{}, runs...).get("/")
+	waiting, _, _ := strings.Cut(text, `id="active"`)
+	has(t, "what waits", waiting, `href="/runs/stopped"`, "A stopped run is here for 7 days, or until its playbook is launched again.")
+	lacks(t, "the overview", text, "/runs/before", "/runs/was-stopped", "/runs/often", "/runs/globex")
 }

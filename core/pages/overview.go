@@ -16,6 +16,7 @@ import (
 type overviewView struct {
 	Waiting, Active, Ended []api.Run
 	Next                   []api.Schedule
+	Stopped                bool          // Waiting has runs that are complete
 	More                   bool          // older runs are left out
 	Unseen                 string        // why schedules are not shown; "" where they are
 	Unapproved             int           // window sets, or rules of them, that wait for an approval
@@ -28,25 +29,37 @@ type overviewView struct {
 // a run may be open.
 const recentRuns = 200
 
+// A stopped run waits for a person for stoppedFor. mostStopped is how many of them are looked up
+// behind the newest runs.
+const (
+	stoppedFor  = 7 * 24 * time.Hour
+	mostStopped = 20
+)
+
 func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
 	runs, err := v.client.Runs(ctx, client.RunFilter{Live: true}, client.Page{Limit: recentRuns})
 	if err != nil {
 		return nil, err
 	}
-	if runs.Next != "" { // an open run may be older than many that ended
+	now := time.Now()
+	if runs.Next != "" { // an open or a stopped run may be older than many that ended
 		open, err := openRuns(ctx, v.client, client.RunFilter{Live: true}, api.Approval, api.Paused, api.Active, api.Queued, api.Stopped, api.Cancelled)
 		if err != nil {
 			return nil, err
 		}
-		runs.Items = withOlder(runs.Items, open)
+		stopped, err := stoppedBefore(ctx, v.client, runs.Items, now)
+		if err != nil {
+			return nil, err
+		}
+		runs.Items = withOlder(runs.Items, append(open, stopped...))
 	}
-	view := overviewOf(runs.Items)
+	view := overviewOf(runs.Items, now)
 	view.More = runs.Next != ""
 	schedules, err := client.All(ctx, 1000, v.client.Schedules)
 	if err != nil { // one panel that fails leaves the rest
 		view.Unseen = err.Error()
 	}
-	view.Next = nextOf(schedules, time.Now())
+	view.Next = nextOf(schedules, now)
 	approvals, err := client.All(ctx, mostApprovals, func(ctx context.Context, page client.Page) (client.List[api.WindowApproval], error) {
 		return v.client.Approvals(ctx, true, page)
 	})
@@ -63,6 +76,55 @@ func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
 		}
 	}
 	return view, nil
+}
+
+// stoppedBefore lists stopped runs that wait for a person and are older than recent, the newest
+// runs.
+func stoppedBefore(ctx context.Context, c *client.Client, recent []api.Run, now time.Time) ([]api.Run, error) {
+	stopped, err := c.Runs(ctx, client.RunFilter{Phase: api.Stopped}, client.Page{Limit: mostStopped})
+	if err != nil {
+		return nil, err
+	}
+	known, waiting := launches{}, []api.Run(nil)
+	for i := range recent {
+		known.add(&recent[i])
+	}
+	for i := range stopped.Items {
+		run := &stopped.Items[i]
+		if !known.stopped(run, now) {
+			known.add(run)
+			continue
+		}
+		later, err := c.Runs(ctx, client.RunFilter{Playbook: run.Playbook, Since: run.Created}, client.Page{Limit: recentRuns})
+		if err != nil {
+			return nil, err
+		}
+		for j := range later.Items {
+			if later.Items[j].ID != run.ID {
+				known.add(&later.Items[j])
+			}
+		}
+		if known.stopped(run, now) {
+			waiting = append(waiting, *run)
+		}
+		known.add(run)
+	}
+	return waiting, nil
+}
+
+// launches has the playbooks, with their tenants, that were launched for real.
+type launches map[[2]string]bool
+
+func (l launches) add(run *api.Run) {
+	if !run.Check {
+		l[[2]string{run.Tenant, run.Playbook}] = true
+	}
+}
+
+// stopped reports whether a run is stopped and complete, and needs a person: it ended lately, and
+// its playbook is not among the launches, which are later ones.
+func (l launches) stopped(run *api.Run, now time.Time) bool {
+	return run.Phase == api.Stopped && run.Complete() && !run.Check && now.Sub(run.Ended) < stoppedFor && !l[[2]string{run.Tenant, run.Playbook}]
 }
 
 // withOlder adds the runs of more that are not among runs, and sorts all, the newest first.
@@ -84,13 +146,18 @@ func withOlder(runs, more []api.Run) []api.Run {
 const endedRuns = 25
 
 // overviewOf sorts runs, newest first, by what they need: a person, time, nothing. Runs with bad
-// hosts come first: among those that are active, and of each day on which runs ended.
-func overviewOf(runs []api.Run) overviewView {
+// hosts come first: among those that are active, and of each 24 hours before now in which runs
+// ended.
+func overviewOf(runs []api.Run, now time.Time) overviewView {
 	var view overviewView
+	later := launches{}
 	for i, run := range runs {
+		stopped := later.stopped(&runs[i], now)
+		later.add(&runs[i])
 		switch {
-		case needsPerson(run):
+		case needsPerson(run) || stopped:
 			view.Waiting = append(view.Waiting, run)
+			view.Stopped = view.Stopped || stopped
 		case !runs[i].Complete():
 			view.Active = append(view.Active, run)
 		default:
@@ -99,11 +166,14 @@ func overviewOf(runs []api.Run) overviewView {
 	}
 	slices.SortStableFunc(view.Active, badFirst)
 	slices.SortStableFunc(view.Ended, func(a, b api.Run) int {
-		return cmp.Or(b.Ended.UTC().Truncate(24*time.Hour).Compare(a.Ended.UTC().Truncate(24*time.Hour)), badFirst(a, b))
+		return cmp.Or(cmp.Compare(daysAgo(a.Ended, now), daysAgo(b.Ended, now)), badFirst(a, b))
 	})
 	view.Ended = view.Ended[:min(len(view.Ended), endedRuns)]
 	return view
 }
+
+// daysAgo is how many times 24 hours passed since a moment.
+func daysAgo(at, now time.Time) int { return int(now.Sub(at) / (24 * time.Hour)) }
 
 // badFirst compares runs by their worst bad outcome. Stopped runs are bad, whatever their hosts
 // are.

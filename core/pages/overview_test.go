@@ -11,10 +11,10 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// Runs with bad hosts come first: among active ones, and within the day on which runs ended. Others
-// stay in the order of the API, the newest first.
+// Runs with bad hosts come first: among active ones, and within the 24 hours in which runs ended,
+// also over midnight. Others stay in the order of the API, the newest first.
 func TestBadRunsFirst(t *testing.T) {
-	day := time.Date(2026, 12, 5, 23, 0, 0, 0, time.UTC)
+	day := time.Date(2026, 12, 6, 2, 0, 0, 0, time.UTC)
 	ended := func(id string, at time.Time, phase api.Phase, outcomes map[core.Outcome]int) api.Run {
 		return api.Run{ID: id, Phase: phase, Ended: at, Outcomes: outcomes}
 	}
@@ -29,19 +29,50 @@ func TestBadRunsFirst(t *testing.T) {
 		ended("unreachable", day.Add(-time.Hour), api.Finished, map[core.Outcome]int{core.Unreachable: 9}),
 		ended("lost", day.Add(-22*time.Hour), api.Stopped, map[core.Outcome]int{core.Lost: 1}),
 		ended("yesterday", day.Add(-24*time.Hour), api.Stopped, map[core.Outcome]int{core.Lost: 9}),
-	})
-	names := func(runs []api.Run) string {
-		all := make([]string, len(runs))
-		for i, run := range runs {
-			all[i] = run.ID
-		}
-		return strings.Join(all, " ")
-	}
+	}, day.Add(5*time.Minute))
 	if got := names(view.Active); got != "fails halts goes" {
 		t.Errorf("active: %s", got)
 	}
 	if got := names(view.Ended); got != "lost unreachable stopped good cancelled yesterday" {
 		t.Errorf("ended: %s", got)
+	}
+}
+
+func names(runs []api.Run) string {
+	all := make([]string, len(runs))
+	for i, run := range runs {
+		all[i] = run.ID
+	}
+	return strings.Join(all, " ")
+}
+
+// A run that was stopped and is complete waits for a person, also after midnight and behind many
+// good ones, for a week or until its playbook is launched again for real.
+func TestAStoppedRunWaitsForAPerson(t *testing.T) {
+	now := time.Date(2026, 12, 5, 2, 5, 0, 0, time.UTC)
+	run := func(id, playbook string, ago time.Duration, phase api.Phase) api.Run {
+		return api.Run{ID: id, Tenant: "acme", Playbook: playbook, Phase: phase, Created: now.Add(-ago - time.Minute), Ended: now.Add(-ago)}
+	}
+	var runs []api.Run
+	for i := range endedRuns {
+		runs = append(runs, run(fmt.Sprint("good", i), "often", time.Duration(i)*5*time.Minute, api.Finished))
+	}
+	dry := run("dry", "patch", time.Hour, api.Finished)
+	dry.Check = true
+	stopped := run("stopped", "patch", 135*time.Minute, api.Stopped)
+	other := run("other", "patch", 3*time.Hour, api.Finished)
+	other.Tenant = "globex"
+	triedDry := run("tried-dry", "dry", 4*time.Hour, api.Stopped)
+	triedDry.Check = true
+	runs = append(runs, dry, stopped, other, triedDry, run("older", "patch", 5*time.Hour, api.Stopped), run("often", "often", 6*time.Hour, api.Stopped),
+		run("week", "cert", 7*24*time.Hour-time.Minute, api.Stopped), run("old", "users", 7*24*time.Hour, api.Stopped))
+	view := overviewOf(runs, now)
+	if got := names(view.Waiting); got != "stopped week" || !view.Stopped {
+		t.Errorf("%q wait for a person", got)
+	}
+	view = overviewOf(append([]api.Run{run("again", "patch", 0, api.Finished)}, runs...), now)
+	if got := names(view.Waiting); got != "week" {
+		t.Errorf("%q wait for a person after a later launch", got)
 	}
 }
 

@@ -57,7 +57,7 @@ type Config struct {
 // New makes the pages of an API.
 func New(c Config) (*Pages, error) {
 	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring), livePages: livePages(), views: views{open: map[viewKey]*view{}, pages: map[string]int{}}}
-	for _, name := range []string{"login", "ended", "live", "overview", "run", "log", "host", "problem", "fleet", "calendar", "feed", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
+	for _, name := range []string{"login", "ended", "live", "overview", "runlist", "run", "log", "host", "problem", "fleet", "calendar", "feed", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
 		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/approval.html", "templates/plan.html", "templates/feeds.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, err
@@ -80,6 +80,7 @@ func New(c Config) (*Pages, error) {
 	mux.HandleFunc("POST /logout", p.logout)
 	mux.HandleFunc("GET /live", p.signedIn(p.live))
 	mux.HandleFunc("GET /{$}", p.signedIn(p.livePage("/")))
+	mux.HandleFunc("GET /runs", p.signedIn(p.livePage("/runs")))
 	mux.HandleFunc("GET /runs/{run}", p.signedIn(p.run))
 	mux.HandleFunc("GET /runs/{run}/grid.json", p.signedIn(p.gridData))
 	mux.HandleFunc("GET /runs/{run}/forecast", p.signedIn(p.forecast))

@@ -114,7 +114,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(run)
 	case path == "/v1/fleet":
 		answer(map[string]any{"items": []api.FleetHost{
-			{Name: "web1", Customer: "acme", Groups: []string{"all", "web"}, Outcome: core.Failed, Playbook: hostile, Run: "r1"},
+			{Name: "web1", Customer: "acme", Groups: []string{"all", "web"}, Outcome: core.Failed, Playbook: hostile, Run: "r1", Index: 1},
 			{Name: "web2", Customer: "acme", Groups: []string{"all", "web"}},
 			{Name: "x" + hostile, Customer: hostile, Groups: []string{hostile}, Outcome: core.Changed},
 		}})

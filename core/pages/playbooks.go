@@ -143,7 +143,11 @@ func (p *Pages) launch(w http.ResponseWriter, r *http.Request, v visit) {
 	case err != nil:
 		p.problem(w, r, v, err)
 	default:
-		http.Redirect(w, r, "/runs/"+url.PathEscape(run.ID), http.StatusSeeOther)
+		to := "/runs/" + url.PathEscape(run.ID)
+		if n.Check {
+			to += "?" + url.Values{"launch": {realLaunch(inputs(view.Playbook, sent))}}.Encode()
+		}
+		http.Redirect(w, r, to, http.StatusSeeOther)
 	}
 }
 

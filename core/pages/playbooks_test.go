@@ -219,6 +219,36 @@ func TestWideLaunch(t *testing.T) {
 	lacks(t, "a dry run", text, "Type the number")
 }
 
+// A dry run leads to the preview of the same launch for real. Its address brings values of the form
+// and nothing else, also if somebody else wrote it. A real run, and a viewer, have no such link.
+func TestADryRunIsLaunchedForReal(t *testing.T) {
+	o := shopAPI(t, 14, "operator")
+	run := api.Run{ID: "r1", Playbook: "shop", Phase: api.Finished, Check: true, Ended: time.Unix(300, 0)}
+	o.set("GET /v1/runs/r1", run)
+	v := visits(t, o)
+	form := url.Values{"hash": {planHash}, "hosts": {"14"}, "key": {"k"}, "check": {"1"}, "param.release": {"12&3"}, "limit": {"web*"}}
+	_, at, text := v.post("/playbooks/shop/launch", form)
+	if want := "/runs/r1?launch=" + url.QueryEscape("limit=web%2A&param.release=12%263"); at != want {
+		t.Errorf("a dry run leads to %s, expected %s", at, want)
+	}
+	const link = `<a href="/playbooks/shop?limit=web%2A&amp;param.release=12%263&amp;plan=1">Preview the launch with these values</a>`
+	has(t, "a dry run", text, link)
+	_, text = v.get("/runs/r1?launch=" + url.QueryEscape("limit=web*&param.release=12%263&plan=2&check=1&hash=x&typed=9&//evil.example.net=1&%zz"))
+	has(t, "an address that somebody wrote", text, link)
+	_, text = v.get("/runs/r1?launch=//evil.example.net/x")
+	has(t, "an address that leads away", text, `<a href="/playbooks/shop?plan=1">Preview the launch with these values</a>`)
+	_, text = v.get("/runs/r1")
+	has(t, "a dry run of somebody else", text, `<a href="/playbooks/shop">Launch its playbook for real …</a>`)
+	o.roles = []string{"viewer"}
+	_, text = visits(t, o).get("/runs/r1")
+	lacks(t, "a viewer's dry run", text, "for real", "with these values")
+	o.roles = []string{"operator"}
+	run.Check = false
+	o.set("GET /v1/runs/r1", run)
+	_, text = v.get("/runs/r1?launch=limit%3Dx")
+	lacks(t, "a real run", text, "for real", "with these values")
+}
+
 // Where the hosts changed since the preview nothing is launched: 409 has the new plan.
 func TestLaunchOfOtherHosts(t *testing.T) {
 	o := shopAPI(t, 14, "operator")

@@ -65,6 +65,8 @@ type runPage struct {
 	runView
 	Grid     gridView
 	Forecast forecastView
+	Launch   string // of a dry run: where it is launched for real
+	Same     bool   // Launch has the values of the dry run
 }
 
 func (p *Pages) run(w http.ResponseWriter, r *http.Request, v visit) {
@@ -75,6 +77,12 @@ func (p *Pages) run(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	shown := runPage{runView: view}
+	if view.Run.Check && view.Run.Command == "" && v.who.Operates() {
+		shown.Launch = "/playbooks/" + url.PathEscape(view.Run.Playbook)
+		if sent := r.URL.Query(); sent.Has("launch") {
+			shown.Launch, shown.Same = shown.Launch+previewQuery(sent.Get("launch")), true
+		}
+	}
 	if grid, err := v.client.WholeGrid(r.Context(), id); err != nil {
 		shown.Missing = append(shown.Missing, "The grid cannot be shown: "+reasonOf(err))
 	} else {

@@ -47,6 +47,7 @@ func livePages() map[string]*livePage {
 	return map[string]*livePage{
 		"/":          {template: "overview", title: "Overview", topics: []api.Topic{api.TopicRuns, api.TopicSchedules, api.TopicProject}, read: readOverview},
 		"/fleet":     {template: "fleet", title: "Fleet", topics: []api.Topic{api.TopicFleet, api.TopicProject}, read: readFleet},
+		"/runs":      {template: "runlist", title: "Runs", topics: []api.Topic{api.TopicRuns}, read: readRuns},
 		"/queue":     {template: "queue", title: "Queue and workers", topics: []api.Topic{api.TopicRuns, api.TopicQueue}, read: readQueue},
 		"/schedules": {template: "schedules", title: "Schedules", topics: []api.Topic{api.TopicSchedules, api.TopicProject}, read: readSchedules},
 	}

@@ -17,6 +17,8 @@ type Host struct {
 	Outcome               core.Outcome // "" where nothing has run
 	Ended                 time.Time
 	Playbook              string
+	Run                   string // that had the outcome; "" where nothing has run
+	Index                 int    // of the host's job in it
 	Link                  string // where a click leads; "" is nowhere
 }
 
@@ -33,7 +35,7 @@ func Hosts(fleet []api.FleetHost, by string) []Host {
 	hosts := make([]Host, len(fleet))
 	for i := range fleet {
 		f := &fleet[i]
-		h := Host{Name: f.Name, Customer: f.Customer, Outcome: f.Outcome, Ended: f.Ended, Playbook: f.Playbook}
+		h := Host{Name: f.Name, Customer: f.Customer, Outcome: f.Outcome, Ended: f.Ended, Playbook: f.Playbook, Run: f.Run, Index: f.Index}
 		switch {
 		case by == BySite:
 			h.Group = f.Site

@@ -134,6 +134,30 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// A tile has the name of its host as text, cut to its width, and is reached by keyboard. A block is
+// no wider than one of squares.
+func TestTiles(t *testing.T) {
+	t.Parallel()
+	g := Group{Customer: hostile, Name: hostile}
+	for i := range tileHosts + 2 {
+		g.Hosts = append(g.Hosts, Host{Name: fmt.Sprintf("fw-%d%s", i, hostile), Link: "/hosts/" + hostile, Outcome: core.Failed, Ended: noon})
+	}
+	g.Hosts[0] = Host{Name: "fw-berlin-01"}
+	blocks := g.Tiles(noon)
+	if len(blocks) != 2 || blocks[0].Width != columns*pitch || blocks[0].Height != 12*tileHeight || blocks[1].Width != 2*tileWidth || blocks[1].Height != tileHeight {
+		t.Fatalf("%d blocks: %+v", len(blocks), blocks[0])
+	}
+	n := elements(t, blocks[0].Markup)
+	if n["rect"] != tileHosts || n["text"] != 2*tileHosts || n["title"] != tileHosts || n["a"] != tileHosts-1 || n["script"] != 0 || strings.Contains(blocks[0].Markup, "tabindex") {
+		t.Errorf("%v", n)
+	}
+	for _, part := range []string{">fw-berlin-01</text>", ">fw-1&lt;/svg&gt;&lt;s…</text>"} {
+		if !strings.Contains(blocks[0].Markup, part) {
+			t.Errorf("no %s: %.900s", part, blocks[0].Markup)
+		}
+	}
+}
+
 // The document has a square a host, and a square a group where hosts are many.
 func TestFleetDocument(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,12 @@ const (
 	columns    = 18
 	blockRows  = 12
 	blockHosts = columns * blockRows
-	groupPitch = 40 // of squares of groups
+	tileWidth  = 108 // of tiles of hosts
+	tileHeight = 24
+	tileCols   = 3
+	tileHosts  = 12 * tileCols // of a block
+	tileName   = 13            // characters
+	groupPitch = 40            // of squares of groups
 	groupCols  = 8
 	mapWidth   = 1180 // of the document
 	mapMargin  = 12
@@ -41,6 +46,23 @@ func (g *Group) Blocks(now time.Time) []Block {
 	return blocks
 }
 
+// MaxTiles is how many hosts of one group have their names beside their letters.
+const MaxTiles = 600
+
+// Tiles draws the hosts of a group with their names, in as many blocks as they need.
+func (g *Group) Tiles(now time.Time) []Block {
+	var blocks []Block
+	for from := 0; from < len(g.Hosts); from += tileHosts {
+		part := g.Hosts[from:min(from+tileHosts, len(g.Hosts))]
+		s := &SVG{}
+		for i := range part {
+			s.tile(&part[i], i%tileCols*tileWidth, i/tileCols*tileHeight, now)
+		}
+		blocks = append(blocks, block(s, min(len(part), tileCols)*tileWidth, (len(part)+tileCols-1)/tileCols*tileHeight, g.told()))
+	}
+	return blocks
+}
+
 // Block draws the groups of a customer, a square each.
 func (c *Customer) Block() Block {
 	s := &SVG{}
@@ -59,13 +81,19 @@ func block(inner *SVG, width, height int, label string) Block {
 }
 
 // link begins what a click on leads to; keyboards have the table.
-func (s *SVG) link(to string, title string) (end string) {
-	end = "</g>\n"
-	if to == "" {
+func (s *SVG) link(to string, title string) (end string) { return s.open(to, false, title) }
+
+// open begins a link, or a group where it leads nowhere. With keys, keyboards reach it.
+func (s *SVG) open(to string, keys bool, title string) (end string) {
+	end = "</a>\n"
+	switch {
+	case to == "":
 		s.Raw("<g>")
-	} else {
+		end = "</g>\n"
+	case keys:
+		s.Add(`<a href="%s">`, to)
+	default:
 		s.Add(`<a href="%s" tabindex="-1">`, to)
-		end = "</a>\n"
 	}
 	s.Add(`<title>%s</title>`, title)
 	return end
@@ -73,13 +101,27 @@ func (s *SVG) link(to string, title string) (end string) {
 
 func (s *SVG) host(h *Host, x, y int, now time.Time) {
 	end := s.link(h.Link, h.told())
+	s.square(h, x, y, pitch, pitch, now)
+	s.letter(Letter(string(h.Outcome)), x+pitch/2, y+pitch/2+4, 11)
+	s.Raw(end)
+}
+
+// tile is a host with its name, and a keyboard reaches it. The inner svg cuts wide characters.
+func (s *SVG) tile(h *Host, x, y int, now time.Time) {
+	end := s.open(h.Link, true, h.told())
+	s.square(h, x, y, tileWidth, tileHeight, now)
+	s.letter(Letter(string(h.Outcome)), x+11, y+tileHeight/2+4, 11)
+	s.Add(`<svg x="%d" y="%d" width="%d" height="%d"><text x="0" y="%d" font-size="11">%s</text></svg>`, x+21, y, tileWidth-24, tileHeight, tileHeight/2+4, short(h.Name, tileName))
+	s.Raw(end)
+}
+
+// square is as strong as the outcome of its host is new.
+func (s *SVG) square(h *Host, x, y, width, height int, now time.Time) {
 	fade := 1.0
 	if h.Outcome != "" {
 		fade = Fade(now.Sub(h.Ended))
 	}
-	s.Add(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="2" fill-opacity="%.2f"/>`, classOf(h.Outcome), x+1, y+1, pitch-2, pitch-2, fade)
-	s.letter(Letter(string(h.Outcome)), x+pitch/2, y+pitch/2+4, 11)
-	s.Raw(end)
+	s.Add(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="2" fill-opacity="%.2f"/>`, classOf(h.Outcome), x+1, y+1, width-2, height-2, fade)
 }
 
 // group draws a square whose height the outcomes share, the worst one at the bottom, and says its

@@ -33,44 +33,52 @@ func (s *Server) configs() {
 }
 
 func (s *Server) listConfigs(ctx context.Context, by caller, in *HostPath) (*list[api.ConfigVersion], error) {
-	versions, err := s.configVersions(ctx, by, in.Host)
+	versions, jobs, err := s.configVersions(ctx, by, in.Host)
 	if err != nil {
 		return nil, err
 	}
 	items := make([]api.ConfigVersion, len(versions))
 	for i, v := range versions {
 		items[i] = api.ConfigVersion{Version: v.Version, At: v.At, Author: v.Author, Playbook: v.Playbook, Run: v.Run, Changed: v.Changed, Gone: v.Gone}
+		if index, ok := jobs[v.Run]; ok {
+			items[i].Index = &index
+		}
 	}
 	return listOf(items, ""), nil
 }
 
 // configVersions lists those of a host that the caller may see. A name may have been another
 // tenant's host before: a tenant sees the versions of runs whose job on the host it sees.
-func (s *Server) configVersions(ctx context.Context, by caller, host string) ([]configs.Version, error) {
+// Jobs has the index of that job by run. It is nil for a caller of all tenants, who may see each
+// run.
+func (s *Server) configVersions(ctx context.Context, by caller, host string) (versions []configs.Version, jobs map[string]int, err error) {
 	set, err := s.set()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	h, ok := set.Inventory.Host(host)
 	if !ok || !by.scope.Allows(h.Customer) {
-		return nil, noHost(host)
+		return nil, nil, noHost(host)
 	}
 	if s.cfg.Configs == nil {
-		return nil, fmt.Errorf("this server has no repository of configurations: turnus hosts config ls %s shows them where the worker keeps them: %w", h.Name, core.ErrNotFound)
+		return nil, nil, fmt.Errorf("this server has no repository of configurations: turnus hosts config ls %s shows them where the worker keeps them: %w", h.Name, core.ErrNotFound)
 	}
-	versions, err := s.cfg.Configs.History(ctx, configs.Query{Host: h.Name, Limit: configVersions})
+	versions, err = s.cfg.Configs.History(ctx, configs.Query{Host: h.Name, Limit: configVersions})
 	if err != nil || by.scope.All() {
-		return versions, err
+		return versions, nil, err
 	}
-	jobs, _, err := s.cfg.Ledger.HostHistory(ctx, by.scope, h.Name, ledger.Page{Limit: ledger.MaxPage})
+	history, _, err := s.cfg.Ledger.HostHistory(ctx, by.scope, h.Name, ledger.Page{Limit: ledger.MaxPage})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	seen := map[string]bool{}
-	for i := range jobs {
-		seen[jobs[i].Run] = true
+	jobs = map[string]int{}
+	for i := range history {
+		jobs[history[i].Run] = history[i].Index
 	}
-	return slices.DeleteFunc(versions, func(v configs.Version) bool { return !seen[v.Run] }), nil
+	return slices.DeleteFunc(versions, func(v configs.Version) bool {
+		_, seen := jobs[v.Run]
+		return !seen
+	}), jobs, nil
 }
 
 func (s *Server) diffConfigs(ctx context.Context, by caller, in *struct {
@@ -79,7 +87,7 @@ func (s *Server) diffConfigs(ctx context.Context, by caller, in *struct {
 	To   string `query:"to" maxLength:"40" doc:"a version"`
 },
 ) (*body[api.ConfigDiff], error) {
-	versions, err := s.configVersions(ctx, by, in.Host)
+	versions, _, err := s.configVersions(ctx, by, in.Host)
 	if err != nil {
 		return nil, err
 	}

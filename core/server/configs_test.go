@@ -53,6 +53,10 @@ func TestVersionsOfAConfiguration(t *testing.T) {
 	if got, want := strings.Join(versions(operator), " "), strings.Join([]string{third, second, first}, " "); got != want {
 		t.Errorf("the tenant sees %s, expected %s", got, want)
 	}
+	ofHost := want[struct{ Items []api.ConfigVersion }](t, b.ask(operator, "GET", "/v1/hosts/acme-2/configs", nil), http.StatusOK).Items
+	if len(ofHost) != 1 || ofHost[0].Index == nil || *ofHost[0].Index != 1 {
+		t.Errorf("the version leads to no job of its run: %+v", ofHost)
+	}
 	if got := versions(b.token(everyTenant, Operator)); len(got) != 5 || got[4] != foreign {
 		t.Errorf("control: the provider sees %v", got)
 	}

@@ -44,7 +44,7 @@ func (s *Server) listFleet(ctx context.Context, by caller, in *struct {
 	for i, h := range hosts {
 		items[i] = api.FleetHost{Name: h.Name, Customer: h.Customer, Site: h.Site, HAGroup: h.HAGroup, Groups: h.Groups}
 		if j, ok := last[h.Name]; ok {
-			items[i].Outcome, items[i].Ended, items[i].Run, items[i].Playbook = j.Outcome, jobOf(j).Ended, j.Run, j.Playbook
+			items[i].Outcome, items[i].Ended, items[i].Run, items[i].Index, items[i].Playbook = j.Outcome, jobOf(j).Ended, j.Run, j.Index, j.Playbook
 		}
 	}
 	return listOf(items, next), nil

@@ -23,7 +23,7 @@ func TestFleet(t *testing.T) {
 		return all
 	}
 	all := fleet(everyTenant, "")
-	if len(all) != 6 || all["acme-1"].Outcome != core.Failed || all["acme-2"].Outcome != core.Changed || all["acme-2"].Run != run.ID || all["acme-2"].Ended.IsZero() || all["acme-2"].Playbook != "acme-patch" {
+	if len(all) != 6 || all["acme-1"].Outcome != core.Failed || all["acme-2"].Outcome != core.Changed || all["acme-2"].Run != run.ID || all["acme-2"].Index != 1 || all["acme-2"].Ended.IsZero() || all["acme-2"].Playbook != "acme-patch" {
 		t.Errorf("%+v", all)
 	}
 	if h := all["globex-1"]; h.Outcome != "" || h.Run != "" || !h.Ended.IsZero() {

@@ -149,7 +149,7 @@ func TestLabBrowserShowsEveryPage(t *testing.T) {
 	host := s.fleet.Hosts()[0].Name
 	b := newBrowser(t, s.client.Server())
 	paths := []string{"/login", "/", "/runs/" + failed, "/runs/" + changed, "/runs/" + waits, "/runs/" + failed + "/hosts/0", "/runs/" + failed + "/retry", "/runs/nosuch", "/hosts/" + host,
-		"/fleet", "/calendar", "/calendar?days=1", "/playbooks", "/playbooks/change", "/playbooks/change?plan=1&check=1", "/schedules", "/schedules/nights", "/windows", "/windows/maintenance", "/windows/branch",
+		"/runs", "/runs?phase=finished", "/fleet", "/fleet?by=site&in=site-1", "/calendar", "/calendar?days=1", "/playbooks", "/playbooks/change", "/playbooks/change?plan=1&check=1", "/schedules", "/schedules/nights", "/windows", "/windows/maintenance", "/windows/branch",
 		"/project", "/queue", "/audit", "/notifications", "/tokens", "/settings"}
 	for _, path := range paths {
 		if path == "/" {
