@@ -221,21 +221,28 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 	if st.Back != "" {
 		return x.goBack(ctx, v)
 	}
-	fresh, wrong := x.delegations(v, next.key, x.hasNew)
-	left, _ := x.delegations(v, next.key, func(d delegated) string {
-		if d.old { // from now on resolvers may remember it again
-			st.Gone = time.Time{}
-		}
-		return x.lacksOld(d)
-	})
-	secure, bogus := v.secure()
-	if bogus && len(left) < len(v.parents) { // the old DS has begun to go
-		if v, err = x.observe(ctx); err != nil { // a validator that is ill for a moment also answers SERVFAIL
+	var fresh, left, secure []string
+	var wrong string
+	harmed := func() bool { // the old DS has begun to go, and the zone is bogus
+		fresh, wrong = x.delegations(v, next.key, x.hasNew)
+		left, _ = x.delegations(v, next.key, func(d delegated) string {
+			if d.old { // from now on resolvers may remember it again
+				st.Gone = time.Time{}
+			}
+			return x.lacksOld(d)
+		})
+		var bogus bool
+		secure, bogus = v.secure()
+		return bogus && len(left) < len(v.parents)
+	}
+	bad := harmed()
+	if bad { // a validator with a short fault also answers SERVFAIL: a second look decides
+		if v, err = x.observe(ctx); err != nil {
 			return err
 		}
-		secure, bogus = v.secure()
+		bad = harmed()
 	}
-	if bogus && len(left) < len(v.parents) {
+	if bad {
 		st.Back = strings.Join(secure, "; ")
 		if err := x.r.Save(ctx, st.Phase, *st); err != nil {
 			return err
