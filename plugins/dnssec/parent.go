@@ -265,8 +265,8 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 	if st.Gone.IsZero() {
 		st.Gone = v.now
 	}
-	if until := st.Gone.Add(remember); v.now.Before(until) { // each poll looks: the zone may be bogus from now on
-		return x.wait(v, span{v.now, until.Add(x.grace())}, []string{fmt.Sprintf("the old DS is gone from all addresses of the parent; it may be remembered until %s", until.Format(time.RFC3339))}, "Check the signer's clock")
+	if until := st.Gone.Add(remember); v.now.Before(until) { // it polls meanwhile: the zone may become bogus
+		return x.waitFor(v, span{until, until.Add(x.grace())}, time.Duration(x.p.Poll), []string{fmt.Sprintf("the old DS is gone from all addresses of the parent; it may be remembered until %s", until.Format(time.RFC3339))}, "Check the signer's clock")
 	}
 	missing, err := x.sound(ctx, v)
 	if err != nil {

@@ -92,7 +92,11 @@ func TestSecondLookDecides(t *testing.T) {
 	returned := false
 	got := follow(t, w, func(r *plugintest.Result, s *plugintest.State) *plugintest.State {
 		old := w.dsOf(w.keys[0])
-		if end := rememberedUntil(t, r.Reason); !returned && !end.IsZero() && !w.now.Add(r.ResumeAfter).Before(end) {
+		end := rememberedUntil(t, r.Reason)
+		if want := "expected from " + end.Format(time.DateTime); !end.IsZero() && !strings.Contains(r.Reason, want) {
+			t.Errorf("%s: expected %q", r.Reason, want)
+		}
+		if !returned && !end.IsZero() && !w.now.Add(r.ResumeAfter).Before(end) {
 			returned, w.servfail = true, 1
 			w.looked = func() {
 				if w.servfail == 0 {
