@@ -186,6 +186,17 @@ func TestHandlersWithoutNotify(t *testing.T) {
 	}
 }
 
+// A handler that a later one notifies stays: the person who corrects the later one needs it.
+func TestHandlerThatALaterOneNotifies(t *testing.T) {
+	t.Parallel()
+	const site = "- hosts: all\n  tasks: [{command: x, notify: two}]\n" +
+		"  handlers: [{name: one, command: /bin/a}, {name: two, command: /bin/b, notify: one}]\n"
+	p := converted(t, Options{Tree: tree(map[string]string{"site.yml": site}), Site: "site.yml"}).Playbooks[0]
+	if len(p.Notes) != 0 || len(p.Todos) != 1 || !strings.Contains(p.Text, "/bin/a") {
+		t.Errorf("notes %v, todos %v\n%s", p.Notes, p.Todos, p.Text)
+	}
+}
+
 // Ansible flushes no handlers where the condition around it is false.
 func TestFlushUnderACondition(t *testing.T) {
 	t.Parallel()
