@@ -201,22 +201,17 @@ func TestHandlerThatALaterOneNotifies(t *testing.T) {
 func TestFlushUnderACondition(t *testing.T) {
 	t.Parallel()
 	const refused = "handlers are not flushed under a condition"
-	for task, want := range map[string]string{
+	wantReasons(t, map[string]string{
+		"site.yml":  "- hosts: all\n  tasks: [{command: a, notify: h}, CASE]\n  handlers: [{name: h, command: b}]\n",
+		"flush.yml": "- meta: flush_handlers\n",
+	}, someHosts, map[string]string{
 		"{meta: flush_handlers}":                                "",
 		"{block: [{meta: flush_handlers}], tags: [x]}":          "",
 		"{block: [{meta: flush_handlers}], when: x is defined}": refused,
 		"{import_tasks: flush.yml, when: x is defined}":         refused,
 		"{include_tasks: flush.yml, when: x is defined}":        refused,
 		"{block: [{import_tasks: flush.yml}], when: 1 == 1}":    refused,
-	} {
-		got := reasons(t, map[string]string{
-			"site.yml":  "- hosts: all\n  tasks: [{command: a, notify: h}, " + task + "]\n  handlers: [{name: h, command: b}]\n",
-			"flush.yml": "- meta: flush_handlers\n",
-		}, someHosts)
-		if got != want {
-			t.Errorf("%s: %q, expected %q", task, got, want)
-		}
-	}
+	})
 }
 
 // share converts the playbooks of testdata, and counts.
