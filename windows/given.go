@@ -362,7 +362,7 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 }
 
 // Consents names the approvals by which rules of a set are open at t for certain work, by id or
-// giver: those in the file and separate ones. Where wider sets also decide, it names theirs too.
+// giver: those in the file and separate ones. Where wider sets also decide, it names theirs.
 func (d *Definitions) Consents(set string, rules []string, work Work, t time.Time) []string {
 	c := newCompiler(d, Ahead(t, 1), &work)
 	c.lo, c.hi = c.h.From, c.h.To

@@ -19,8 +19,8 @@ func reasons(t *testing.T, files map[string]string, hosts []core.Host) string {
 	return strings.Join(out, "\n")
 }
 
-// wantReasons converts the files with each text in place of CASE, in names too, and compares the
-// reasons of the todos.
+// wantReasons converts the files with each text in place of CASE, also in their names, and compares
+// the reasons of the todos.
 func wantReasons(t *testing.T, files map[string]string, hosts []core.Host, wants map[string]string) {
 	t.Helper()
 	for text, want := range wants {

@@ -387,9 +387,9 @@ func (x *roll) untold(v *view) (next *signerKey, reported bool, err error) {
 	return next, false, err
 }
 
-// reported reports whether the signer knows already what the parent has. A call before this one
-// then came so far, and the saved state is behind. The old key may be purged since; where the new
-// one is not there either, the key directory does not show what the signer has.
+// reported reports whether the signer knows already what the parent has. An earlier call then
+// reported it, and died before it saved its state. The signer may have purged the old key. Without
+// the new key, the key directory is not readable, and proves nothing.
 func (x *roll) reported(v *view) bool {
 	if x.p.Key != "ksk" {
 		return false

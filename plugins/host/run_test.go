@@ -183,7 +183,7 @@ func (h heard) Signal(ctx context.Context, r *wire.SignalRequest, _ ...grpc.Call
 	return &wire.SignalResponse{}, nil
 }
 
-// The process ends the grace after the first request: each request names what is left of it.
+// The process ends the grace after the first request: each request names the remaining time.
 func TestRepeatedCancelNamesTheTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := heard{grace: make(chan time.Duration)}
