@@ -235,14 +235,14 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 		secure, bogus = v.secure()
 		return bogus && len(left) < len(v.parents)
 	}
-	bad := harmed()
-	if bad { // a validator with a short fault also answers SERVFAIL: a second look decides
+	harm := harmed()
+	if harm { // a validator with a short fault also answers SERVFAIL: a second look decides
 		if v, err = x.observe(ctx); err != nil {
 			return err
 		}
-		bad = harmed()
+		harm = harmed()
 	}
-	if bad {
+	if harm {
 		st.Back = strings.Join(secure, "; ")
 		if err := x.r.Save(ctx, st.Phase, *st); err != nil {
 			return err
