@@ -153,27 +153,15 @@ func (c *compiler) own(s *Set) (out []piece, dropped []Dropped, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
 	}
-	type place struct {
-		beside *Approval
-		rule   string
-	}
-	consents := map[place][]consent{}
 	for i := range s.Allow {
 		r := &s.Allow[i]
 		list, err := r.occurrences(zone, c.lo, c.hi)
 		if err != nil {
 			return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
 		}
-		at := place{beside: r.Approval}
-		if len(c.words(s.Name)) > 0 {
-			at.rule = r.ID
-		}
-		all, known := consents[at]
-		if !known {
-			if all, err = c.consents(s, r, zone); err != nil {
-				return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
-			}
-			consents[at] = all
+		all, err := c.consents(s, r, zone)
+		if err != nil {
+			return nil, nil, fmt.Errorf("window set %s: %w", s.Name, err)
 		}
 		rules := []string{r.ID}
 		out = slices.Grow(out, len(list))

@@ -362,10 +362,9 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 }
 
 // Consents names the approvals by which rules of a set are open at t for certain work, by id or
-// giver: those in the file and separate ones. Of what the set inherits it names also those of the
-// wider sets.
+// giver: those in the file and separate ones. Where wider sets also decide, it names theirs.
 func (d *Definitions) Consents(set string, rules []string, work Work, t time.Time) []string {
-	c := newCompiler(d, Ahead(t, DefaultDays), &work)
+	c := newCompiler(d, Ahead(t, 1), &work)
 	c.lo, c.hi = c.h.From, c.h.To
 	return c.names(nil, d.Sets[set], rules)
 }
@@ -397,13 +396,31 @@ func (c *compiler) names(out []string, s *Set, rules []string) []string {
 	if s.Allow == nil {
 		add(nil)
 	}
-	if s.Inherit == Replace || s.Allow != nil && s.Inherit != Extend {
+	if s.Inherit == Replace {
 		return out
 	}
 	for _, parent := range c.defs.nearest(s) {
-		out = c.names(out, parent, rules)
+		theirs := rules
+		if s.Allow != nil && s.Inherit != Extend { // both allow it, each by its own rules
+			theirs = c.openRules(parent)
+		}
+		out = c.names(out, parent, theirs)
 	}
 	return out
+}
+
+// openRules returns the rules by which a set allows work now.
+func (c *compiler) openRules(s *Set) (rules []string) {
+	pieces, _, _, err := c.allows(s)
+	if err != nil {
+		return nil
+	}
+	for _, p := range pieces {
+		if p.why == "" && p.has(c.h.From.UnixNano()) {
+			rules = append(rules, p.rules...)
+		}
+	}
+	return rules
 }
 
 // Lifts reports why an approval may not lift the freezes that it names: ErrInvalid.

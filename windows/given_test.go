@@ -182,6 +182,14 @@ func TestConsents(t *testing.T) {
 	if got := d.Consents("s", []string{"sat"}, Work{}, instantOf(t, "2026-05-02T23:00:00Z")); strings.Join(got, " ") != "ann cab" {
 		t.Errorf("of what a set inherits: %q", got)
 	}
+	// Both sets allow it, by rules of different ids.
+	d = load(t, "window_sets:\n  wide: {scope: {}, timezone: UTC, approval: {by: cab}, allow: ["+
+		"{id: all, rrule: FREQ=DAILY, from: \"00:00\", to: \"24:00\"}, "+
+		"{id: sunday, rrule: FREQ=WEEKLY;BYDAY=SU, from: \"00:00\", to: \"24:00\", approval: {by: eve}}]}\n"+
+		"  s: {scope: {customer: acme}, timezone: UTC, approval: {by: ann}, "+saturday+"}\n")
+	if got := d.Consents("s", []string{"sat"}, Work{}, instantOf(t, "2026-05-02T23:00:00Z")); strings.Join(got, " ") != "ann cab" {
+		t.Errorf("of what both sets allow: %q", got)
+	}
 }
 
 // An approval that was revoked before its range began approves nothing, and leaves what it does not

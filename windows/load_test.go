@@ -69,7 +69,7 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		{"no end", "window_sets: {s: {timezone: UTC, allow: [{cron: 0 0 * * *}]}}", `either "to" or "duration"`},
 		{"two ends", `window_sets: {s: {timezone: UTC, allow: [{cron: 0 0 * * *, to: "05:00", duration: 1h}]}}`, `either "to" or "duration"`},
 		{"over midnight", `window_sets: {s: {timezone: UTC, allow: [{rrule: FREQ=DAILY, from: "22:00", to: "05:00"}]}}`, `the next day is written "+1d 05:00"`},
-		{"cron over midnight", "window_sets:\n  s: {timezone: UTC, deny: [{cron: 0 22 * * FRI, to: \"05:00\"}]}", `w.yaml:2:54: to is not after the last start of a day that cron "0 22 * * FRI" names`},
+		{"cron over midnight", "window_sets:\n  s: {timezone: UTC, deny: [{cron: 0 22 * * FRI, to: \"05:00\"}]}", `w.yaml:2:54: to is not after the last time of day at which cron "0 22 * * FRI" starts`},
 		{"cron that ends as it starts", `window_sets: {s: {timezone: UTC, allow: [{cron: "0,30 4-5 * * *", to: "05:30"}]}}`, `the next day is written "+1d 05:00"`},
 		{"clock", `window_sets: {s: {timezone: UTC, allow: [{rrule: FREQ=DAILY, from: "25:00", to: "05:00"}]}}`, `from "25:00": there is no such time`},
 		{"no from", `window_sets: {s: {timezone: UTC, allow: [{rrule: FREQ=DAILY, to: "05:00"}]}}`, `no "from"`},

@@ -193,7 +193,7 @@ func (d *decoder) ruleRepeats(t ruleNodes, r *Rule) {
 		return
 	}
 	if r.To != nil && r.To.length() <= recur.cron.Latest() { // as a deny it would deny nothing
-		d.fail(t.to, `the next day is written "+1d 05:00"`, "to is not after the last start of a day that cron %s names", quote(r.Cron))
+		d.fail(t.to, `the next day is written "+1d 05:00"`, "to is not after the last time of day at which cron %s starts", quote(r.Cron))
 		return
 	}
 	wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

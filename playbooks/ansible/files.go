@@ -194,7 +194,7 @@ func templateFile(t *draft) *doubt {
 		return unread(err)
 	}
 	text := string(data)
-	removed := strings.Contains(text, "#jinja2:") || strings.Contains(text, "\r") // by Ansible
+	removed := strings.Contains(text, "#jinja2:") || strings.Contains(text, "\r") // Ansible removes the header and the carriage returns
 	if !hasJinja(text) && !removed {
 		t.step.with.add("source", source)
 		return t.written()

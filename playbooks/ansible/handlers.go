@@ -122,6 +122,16 @@ func (p *play) convertHandlers() error {
 	for _, s := range p.steps {
 		note(s)
 	}
+	for had := -1; had < len(notified); { // handlers notify others, also ones before them
+		had = len(notified)
+		for _, l := range p.listeners {
+			if n := child(l.node, "notify"); n != nil && notified[l.step] {
+				d := &draft{step: &step{}}
+				_ = p.notifies(d, n) // a todo names what it does not find
+				note(d.step)
+			}
+		}
+	}
 	for i, l := range p.listeners {
 		if l.shadowed && len(l.topics) == 0 {
 			continue

@@ -19,28 +19,38 @@ func reasons(t *testing.T, files map[string]string, hosts []core.Host) string {
 	return strings.Join(out, "\n")
 }
 
+// wantReasons converts the files with each text in place of CASE, also in their names, and compares
+// the reasons of the todos.
+func wantReasons(t *testing.T, files map[string]string, hosts []core.Host, wants map[string]string) {
+	t.Helper()
+	for text, want := range wants {
+		of := make(map[string]string, len(files))
+		for name, file := range files {
+			of[strings.ReplaceAll(name, "CASE", text)] = strings.ReplaceAll(file, "CASE", text)
+		}
+		if got := reasons(t, of, hosts); got != want {
+			t.Errorf("%q: %q, expected %q", text, got, want)
+		}
+	}
+}
+
 // Keys that Ansible reads and the import does not know must not be left out silently.
 func TestUnknownKeysOfTasks(t *testing.T) {
 	t.Parallel()
-	for task, want := range map[string]string{
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [CASE]\n"}, nil, map[string]string{
 		"{command: a}":                                   "",
 		"{command: a, with_file: [x, y]}":                "with_file has no equivalent",
 		"{command: a, with_inventory_hostnames: all}":    "with_inventory_hostnames has no equivalent",
 		"{command: a, becoem: yes}":                      "becoem has no equivalent",
 		"{command: a, ansible.builtin.shell: b}":         "ansible.builtin.shell has no equivalent",
 		"{ansible.builtin.command: a, changed_when: no}": "",
-	} {
-		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [" + task + "]\n"}, nil)
-		if got != want {
-			t.Errorf("%s: %q, expected %q", task, got, want)
-		}
-	}
+	})
 }
 
 // A keyword of a role is no var of it.
 func TestKeywordsOfRoles(t *testing.T) {
 	t.Parallel()
-	for role, want := range map[string]string{
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  roles: [CASE]\n", "roles/q/tasks/main.yml": "- command: a\n"}, nil, map[string]string{
 		"q":                                 "",
 		"{role: q, size: 3}":                "",
 		"{role: q, become_method: sudo}":    "",
@@ -48,18 +58,16 @@ func TestKeywordsOfRoles(t *testing.T) {
 		"{role: q, become_method: su}":      "become_method: su belongs to the inventory",
 		"{role: q, any_errors_fatal: true}": "any_errors_fatal of a role has no equivalent",
 		"{role: q, vars_from: other.yml}":   "vars_from of a role has no equivalent",
-	} {
-		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  roles: [" + role + "]\n", "roles/q/tasks/main.yml": "- command: a\n"}, nil)
-		if got != want {
-			t.Errorf("%s: %q, expected %q", role, got, want)
-		}
-	}
+	})
 }
 
 // Ansible gives the tasks of a dynamic include nothing of the include, except vars.
 func TestKeywordsOfIncludes(t *testing.T) {
 	t.Parallel()
-	for task, want := range map[string]string{
+	wantReasons(t, map[string]string{
+		"site.yml": "- hosts: all\n  tasks: [CASE, {command: /bin/b, notify: h}]\n  handlers: [{name: h, command: /bin/h}]\n",
+		"more.yml": "- command: /bin/a\n", "roles/r/tasks/main.yml": "- command: /bin/a\n",
+	}, nil, map[string]string{
 		"{include_tasks: more.yml, ignore_errors: true}":                 "tasks do not inherit ignore_errors from include_tasks",
 		"{ansible.builtin.include_tasks: more.yml, become: true}":        "tasks do not inherit become from ansible.builtin.include_tasks",
 		"{include_tasks: more.yml, environment: {A: b}}":                 "tasks do not inherit environment from include_tasks",
@@ -69,14 +77,7 @@ func TestKeywordsOfIncludes(t *testing.T) {
 		"{import_role: {name: r}, notify: h, environment: {A: b}}":       "",
 		"{include_tasks: more.yml, name: n, when: 1 == 1, vars: {x: 1}}": "",
 		"{block: [{include_tasks: more.yml}], ignore_errors: true}":      "",
-	} {
-		got := reasons(t, map[string]string{
-			"site.yml": "- hosts: all\n  tasks: [" + task + ", {command: /bin/b, notify: h}]\n  handlers: [{name: h, command: /bin/h}]\n", "more.yml": "- command: /bin/a\n", "roles/r/tasks/main.yml": "- command: /bin/a\n",
-		}, nil)
-		if got != want {
-			t.Errorf("%s: %q, expected %q", task, got, want)
-		}
-	}
+	})
 }
 
 // An include decides once. A task in it that registers the same name does not change the decision.
@@ -95,20 +96,15 @@ func TestConditionOfAnInclude(t *testing.T) {
 // Ansible fails where a task reads what a skipped task did not set. An expression reads -1 or nil.
 func TestResultsOfTasksThatMayBeSkipped(t *testing.T) {
 	t.Parallel()
-	for when, want := range map[string]string{
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - {command: a, register: a}\n    - {command: b, register: c, when: a is changed}\n" +
+		"    - {uri: {url: 'http://localhost/'}, register: d, when: a is changed}\n    - {command: e, when: \"CASE\"}\n"}, nil, map[string]string{
 		"c.rc != 0":              "the task that sets it may be skipped: Ansible then fails where rc is read",
 		"c.stdout == 'a'":        "the task that sets it may be skipped: Ansible then fails where stdout is read",
 		"d.status != 200":        "the task that sets it may be skipped: Ansible then fails where status is read",
 		"c is skipped":           "",
 		"c is changed":           "",
 		"a.rc != 0 and c.failed": "",
-	} {
-		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - {command: a, register: a}\n    - {command: b, register: c, when: a is changed}\n" +
-			"    - {uri: {url: 'http://localhost/'}, register: d, when: a is changed}\n    - {command: e, when: \"" + when + "\"}\n"}, nil)
-		if got != want {
-			t.Errorf("%s: %q, expected %q", when, got, want)
-		}
-	}
+	})
 }
 
 // Facts and results of a play are known to the plays after it in Ansible, and not in Turnus.
@@ -140,20 +136,15 @@ func TestResultsOfEarlierPlays(t *testing.T) {
 // Ansible reads more files of a role than main.yml: what they set would be taken for undefined.
 func TestOtherFilesOfRoles(t *testing.T) {
 	t.Parallel()
-	for file, want := range map[string]string{
+	wantReasons(t, map[string]string{
+		"site.yml": "- hosts: all\n  roles: [q]\n", "roles/q/CASE": "{size: big}\n",
+		"roles/q/tasks/main.yml": "- shell: echo {{ size | default('small') }}\n",
+	}, someHosts, map[string]string{
 		"defaults/main.yml":   "",
 		"defaults/main/a.yml": "role q has defaults/main, which the import does not read",
 		"vars/main.json":      "role q has vars/main.json, which the import does not read",
 		"tasks/main":          "role q has tasks/main, which the import does not read",
-	} {
-		got := reasons(t, map[string]string{
-			"site.yml": "- hosts: all\n  roles: [q]\n", "roles/q/" + file: "{size: big}\n",
-			"roles/q/tasks/main.yml": "- shell: echo {{ size | default('small') }}\n",
-		}, someHosts)
-		if got != want {
-			t.Errorf("%s: %q, expected %q", file, got, want)
-		}
-	}
+	})
 }
 
 // Ansible decrypts a file before it sends it: the host must not get the ciphertext.
@@ -178,25 +169,20 @@ func TestEncryptedFiles(t *testing.T) {
 func TestTemplatesWithoutExpressions(t *testing.T) {
 	t.Parallel()
 	const refused = "the template has settings or bytes that have no equivalent"
-	for text, want := range map[string]string{
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [template: {src: a.j2, dest: /a}]\n", "templates/a.j2": "CASE"}, nil, map[string]string{
 		"plain\n":                              "",
 		"\xff\n":                               "",
 		"#jinja2: trim_blocks: False\nplain\n": refused,
 		"plain\r\n":                            refused,
 		"\xff {{ 1 }}\n":                       refused,
-	} {
-		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [template: {src: a.j2, dest: /a}]\n", "templates/a.j2": text}, nil)
-		if got != want {
-			t.Errorf("%q: %q, expected %q", text, got, want)
-		}
-	}
+	})
 }
 
 // Ansible gives the rest of the line of a script to a shell, and args are no text of a shell.
 func TestScriptLines(t *testing.T) {
 	t.Parallel()
 	const shell = "Ansible gives the line of a script to a shell, and args are passed as they are"
-	for line, want := range map[string]string{
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - script: >-\n        CASE\n", "files/a.sh": "#!/bin/sh\n"}, nil, map[string]string{
 		"a.sh":                             "",
 		"a.sh -v x=1 'two words' \"it's\"": "",
 		"a.sh '$5 | *.gz'":                 "",
@@ -208,30 +194,20 @@ func TestScriptLines(t *testing.T) {
 		"a.sh *.gz":                        shell,
 		"a.sh ~/x":                         shell,
 		"a.sh --log a.sh.log":              "Ansible writes its path of the script at each a.sh in the line",
-	} {
-		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - script: >-\n        " + line + "\n", "files/a.sh": "#!/bin/sh\n"}, nil)
-		if got != want {
-			t.Errorf("%s: %q, expected %q", line, got, want)
-		}
-	}
+	})
 }
 
 // A var that is null is defined, and default(…) keeps it.
 func TestNull(t *testing.T) {
 	t.Parallel()
 	hosts := []core.Host{{Name: "a", Vars: map[string]any{"maybe": nil, "some": "x"}}, {Name: "b", Vars: map[string]any{"maybe": "v"}}, {Name: "c"}}
-	for task, want := range map[string]string{
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [CASE]\n"}, hosts, map[string]string{
 		"{command: a, when: some is defined}":                   "",
 		"{command: a, when: maybe is defined}":                  "maybe is null on some hosts",
 		"{shell: \"echo {{ maybe | default('none') }}\"}":       "maybe is null on some hosts",
 		"{command: a, when: own is defined, vars: {own: ~}}":    "own is null",
 		"{command: a, when: own is defined, vars: {own: text}}": "",
-	} {
-		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [" + task + "]\n"}, hosts)
-		if got != want {
-			t.Errorf("%s: %q, expected %q", task, got, want)
-		}
-	}
+	})
 }
 
 // echo of a shell and echo of a system also differ in their options.

@@ -148,7 +148,7 @@ func (p *play) debug(n *yaml.Node, inh inherited) *doubt {
 			return doubtf("debug with %s has no equivalent", key).hint("uses: command, with: {run: \"true\"}")
 		}
 	}
-	if len(inh.notify) > 0 {
+	if inh.notify != nil {
 		return doubtf("debug with notify has no equivalent").hint("uses: command, with: {run: \"true\"}")
 	}
 	p.out.Notes = append(p.out.Notes, Note{place(p.show(inh.file), n.Line, n.Column), "debug is left out: turnus logs shows what every step printed"})
@@ -195,8 +195,8 @@ func (p *play) taskKeywords(t *draft) *doubt {
 		t.step.become = t.become.param()
 	}
 	t.step.tags, t.step.ignore = unique(t.tags), t.ignore
-	for _, n := range t.notify {
-		if d := p.notifies(t, n); d != nil {
+	if t.notify != nil {
+		if d := p.notifies(t, t.notify); d != nil {
 			return d
 		}
 	}

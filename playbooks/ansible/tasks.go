@@ -25,7 +25,7 @@ type inherited struct {
 	whens  []*scope // in which each of when is read; nil is that of the task
 	tags   []string
 	env    []*yaml.Node
-	notify []*yaml.Node
+	notify *yaml.Node
 	ignore bool
 	become become
 	doubt  *doubt // why nothing below has an equivalent
@@ -230,7 +230,7 @@ func (inh *inherited) keyword(e entry) *doubt {
 		inh.env = append(slices.Clip(inh.env), e.value)
 		return nil
 	case "notify":
-		inh.notify = []*yaml.Node{e.value} // the innermost alone counts
+		inh.notify = e.value // the innermost one counts
 		return nil
 	case "ignore_errors":
 		on, d := truth(e.value)

@@ -77,19 +77,28 @@ Makes sure that /etc/cron.d has a file of this name with one job, or has none. T
 belongs to Turnus: what else it holds is replaced. cron itself reads the file within a minute.
 The step fails if the host has no /etc/cron.d, as with the cron of busybox and on hosts with
 timers of systemd alone. In check mode it counts as a change if an earlier step would change the
-host, because that step may install cron. A timer of systemd is two unit files and a service:
+host, because that step may install cron.
+
+A timer of systemd is two unit files, a service, and a handler that loads changed units. Without the
+handler, systemd keeps the old schedule and the old command of a timer that runs:
 
 ` + "```" + `yaml
 - uses: file
   with:
     path: /etc/systemd/system/backup.service
     content: "[Service]\nType=oneshot\nExecStart=/usr/local/bin/backup\n"
+  notify: [timer]
 - uses: file
   with:
     path: /etc/systemd/system/backup.timer
     content: "[Timer]\nOnCalendar=*-*-* 02:30\n[Install]\nWantedBy=timers.target\n"
+  notify: [timer]
 - uses: service
   with: {name: backup.timer, state: started, enabled: true}
+handlers:
+- name: timer
+  uses: command
+  with: {run: systemctl daemon-reload && systemctl restart backup.timer}
 ` + "```" + `
 
 ` + "`name`" + ` has no dot, because cron skips files with one. The file ends with a line end, without which

@@ -56,6 +56,25 @@ func TestText(t *testing.T) {
 	}
 }
 
+// systemd reads a changed unit file again only when it is asked to: each file of the timer in the
+// description notifies a handler that asks.
+func TestTimerOfTheDescriptionTakesChanges(t *testing.T) {
+	t.Parallel()
+	steps, handlers, _ := strings.Cut(description, "\nhandlers:\n")
+	files := strings.Split(steps, "- uses: ")[1:]
+	if len(files) != 3 {
+		t.Fatalf("%d steps, expected two unit files and a service", len(files))
+	}
+	for _, step := range files[:2] {
+		if !strings.HasPrefix(step, "file\n") || !strings.Contains(step, "notify: [timer]") {
+			t.Errorf("a change of this file is not noticed: %s", step)
+		}
+	}
+	if !strings.Contains(handlers, "name: timer\n") || !strings.Contains(handlers, "systemctl daemon-reload && systemctl restart backup.timer") {
+		t.Errorf("no handler loads changed units: %s", handlers)
+	}
+}
+
 func TestParametersAreChecked(t *testing.T) {
 	t.Parallel()
 	kit := plugintest.New(t, Def())

@@ -221,21 +221,28 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 	if st.Back != "" {
 		return x.goBack(ctx, v)
 	}
-	fresh, wrong := x.delegations(v, next.key, x.hasNew)
-	left, _ := x.delegations(v, next.key, func(d delegated) string {
-		if d.old { // from now on resolvers may remember it again
-			st.Gone = time.Time{}
-		}
-		return x.lacksOld(d)
-	})
-	secure, bogus := v.secure()
-	if bogus && len(left) < len(v.parents) { // the old DS has begun to go
-		if v, err = x.observe(ctx); err != nil { // a validator that is ill for a moment also answers SERVFAIL
+	var fresh, left, secure []string
+	var wrong string
+	harmed := func() bool { // the old DS has begun to go, and the zone is bogus
+		fresh, wrong = x.delegations(v, next.key, x.hasNew)
+		left, _ = x.delegations(v, next.key, func(d delegated) string {
+			if d.old { // from now on resolvers may remember it again
+				st.Gone = time.Time{}
+			}
+			return x.lacksOld(d)
+		})
+		var bogus bool
+		secure, bogus = v.secure()
+		return bogus && len(left) < len(v.parents)
+	}
+	harm := harmed()
+	if harm { // a validator with a short fault also answers SERVFAIL: a second look decides
+		if v, err = x.observe(ctx); err != nil {
 			return err
 		}
-		secure, bogus = v.secure()
+		harm = harmed()
 	}
-	if bogus && len(left) < len(v.parents) {
+	if harm {
 		st.Back = strings.Join(secure, "; ")
 		if err := x.r.Save(ctx, st.Phase, *st); err != nil {
 			return err
@@ -258,8 +265,8 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 	if st.Gone.IsZero() {
 		st.Gone = v.now
 	}
-	if until := st.Gone.Add(remember); v.now.Before(until) { // each poll looks: the zone may be bogus from now on
-		return x.wait(v, span{v.now, until.Add(x.grace())}, []string{fmt.Sprintf("the old DS is gone from all addresses of the parent; it may be remembered until %s", until.Format(time.RFC3339))}, "Check the signer's clock")
+	if until := st.Gone.Add(remember); v.now.Before(until) { // it polls meanwhile: the zone may become bogus
+		return x.waitFor(v, span{until, until.Add(x.grace())}, time.Duration(x.p.Poll), []string{fmt.Sprintf("the old DS is gone from all addresses of the parent; it may be remembered until %s", until.Format(time.RFC3339))}, "Check the signer's clock")
 	}
 	missing, err := x.sound(ctx, v)
 	if err != nil {
@@ -380,9 +387,9 @@ func (x *roll) untold(v *view) (next *signerKey, reported bool, err error) {
 	return next, false, err
 }
 
-// reported reports whether the signer knows already what the parent has. A call before this one
-// then came so far, and the saved state is behind. The old key may be purged since; where the new
-// one is not there either, the key directory does not show what the signer has.
+// reported reports whether the signer knows already what the parent has. An earlier call then
+// reported it, and died before it saved its state. The signer may have purged the old key. Without
+// the new key, the key directory is not readable, and proves nothing.
 func (x *roll) reported(v *view) bool {
 	if x.p.Key != "ksk" {
 		return false

@@ -131,9 +131,13 @@ func (x *roll) within(start time.Time, d time.Duration) span {
 // wait suspends the job. missing is what is not as it must be yet; what a person is to do once it
 // is overdue is do.
 func (x *roll) wait(v *view, s span, missing []string, do string) error {
+	return x.waitFor(v, s, s.next(v.now, time.Duration(x.p.Poll)), missing, do)
+}
+
+// waitFor is wait, and looks again after a time, also before the span begins.
+func (x *roll) waitFor(v *view, s span, after time.Duration, missing []string, do string) error {
 	x.suspended = true
 	text := strings.Join(missing, "; ")
-	after := s.next(v.now, time.Duration(x.p.Poll))
 	const form = "2006-01-02 15:04:05 UTC"
 	if !s.overdue(v.now) {
 		text = fmt.Sprintf("%s: %s; expected from %s, checked again %s, overdue after %s", x.r.State.Of, text, s.From.Format(form), v.now.Add(after).Format(form), s.Due.Format(form))

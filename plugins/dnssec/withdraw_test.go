@@ -70,6 +70,48 @@ func TestFaultOfOnePollBeginsNoWaitAgain(t *testing.T) {
 	}
 }
 
+// rememberedUntil returns the end of the wait after the old DS went, or zero in another wait.
+func rememberedUntil(t *testing.T, reason string) (end time.Time) {
+	t.Helper()
+	_, after, ok := strings.Cut(reason, "may be remembered until 2")
+	if !ok {
+		return end
+	}
+	text, _, _ := strings.Cut("2"+after, ";")
+	end, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
+
+// At the end of the wait a validator fails once, and the parent has the old DS again before the
+// second look: the signer gets no report until it is gone for the whole time once more.
+func TestSecondLookDecides(t *testing.T) {
+	w := newWorld(t)
+	returned := false
+	got := follow(t, w, func(r *plugintest.Result, s *plugintest.State) *plugintest.State {
+		old := w.dsOf(w.keys[0])
+		end := rememberedUntil(t, r.Reason)
+		if want := "expected from " + end.Format(time.DateTime); !end.IsZero() && !strings.Contains(r.Reason, want) {
+			t.Errorf("%s: expected %q", r.Reason, want)
+		}
+		if !returned && !end.IsZero() && !w.now.Add(r.ResumeAfter).Before(end) {
+			returned, w.servfail = true, 1
+			w.looked = func() {
+				if w.servfail == 0 {
+					w.ds[old], w.looked = w.now, nil
+				}
+			}
+		}
+		return s
+	})
+	w.check(t, got)
+	if !returned || w.looked != nil {
+		t.Error("the old DS did not return")
+	}
+}
+
 // A key directory that is empty once shows nothing of the roll: no phase is left out for it.
 func TestEmptyKeyDirectoryIsNoEndOfTheRoll(t *testing.T) {
 	for _, phase := range []string{"K2 publish", "K5 withdraw"} {

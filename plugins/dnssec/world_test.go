@@ -46,6 +46,7 @@ type world struct {
 	down     bool
 	keyless  bool   // the key directory is empty, as one whose file system is not mounted
 	deaf     string // rndc says this, exits with 0, and does nothing
+	looked   func() // is called after each answer to a look
 	seen     []string
 }
 
@@ -216,6 +217,9 @@ func (w *world) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
 			say("key %s.key example.org. 3600 IN DNSKEY %s", name, k.rdata)
 		}
 		notes()
+		if w.looked != nil {
+			w.looked()
+		}
 	}
 	return plugintest.Reply{Stdout: out.String()}
 }

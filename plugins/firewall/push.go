@@ -263,7 +263,7 @@ func (p *push) settled(ctx context.Context) (status sdk.Answer, err error) {
 		return status.Value("state") != sdk.StateReverting, err
 	})
 	if waiting.Err() != nil && ctx.Err() == nil {
-		err = nil // it reverts still
+		err = nil // it still reverts: the caller reports that
 	}
 	return status, err
 }

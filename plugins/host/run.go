@@ -210,9 +210,9 @@ func (e *ending) ask() {
 		case <-ctx.Done():
 		}
 	})
-	for ctx.Err() == nil {
-		e.process.cancel(ctx, e.lease.token, e.pool.timing.grace)
-		core.Pause(ctx, askAgain, e.over)
+	end, _ := ctx.Deadline()
+	for again := true; again; again = core.Sleep(ctx, askAgain) == nil {
+		e.process.cancel(ctx, e.lease.token, time.Until(end))
 	}
 }
 

@@ -8,9 +8,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/host/wiregrpc"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 func TestRunReportsThePluginEverything(t *testing.T) {
@@ -147,7 +152,7 @@ func TestCancelIsAskedFor(t *testing.T) {
 }
 
 func TestCancelThatComesBeforeTheCall(t *testing.T) {
-	b := open(t, &fleet{})
+	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = time.Minute }))
 	first := b.must(t, call("echo", labParams{}))["pid"]
 	ctx, cancel := context.WithCancel(t.Context())
 	c := call("wait", labParams{})
@@ -162,6 +167,35 @@ func TestCancelThatComesBeforeTheCall(t *testing.T) {
 	if again := b.must(t, call("echo", labParams{}))["pid"]; again != first {
 		t.Errorf("process %v became %v: a cancelled call costs no process", first, again)
 	}
+}
+
+// heard is a plugin that only receives requests to end.
+type heard struct {
+	wiregrpc.PluginClient
+	grace chan time.Duration
+}
+
+func (h heard) Signal(ctx context.Context, r *wire.SignalRequest, _ ...grpc.CallOption) (*wire.SignalResponse, error) {
+	select {
+	case h.grace <- time.Duration(r.GetGraceMs()) * time.Millisecond:
+	case <-ctx.Done():
+	}
+	return &wire.SignalResponse{}, nil
+}
+
+// The process ends the grace after the first request: each request names the remaining time.
+func TestRepeatedCancelNamesTheTimeLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := heard{grace: make(chan time.Duration)}
+		e := &ending{pool: &pool{timing: timing{grace: 5 * time.Second}}, process: &process{rpc: h}, lease: &lease{token: "x"}, over: make(chan struct{})}
+		go e.ask()
+		for i := range 4 {
+			if got, want := <-h.grace, 5*time.Second-time.Duration(i)*askAgain; got != want {
+				t.Errorf("request %d grants %v, expected %v", i+1, got, want)
+			}
+		}
+		e.join()
+	})
 }
 
 func TestIgnoredCancelCondemnsTheProcess(t *testing.T) {

@@ -128,7 +128,10 @@ func (p *pool) diedLocked() {
 func (s *Supervisor) once(ctx context.Context, t jobType, c *Call, again bool) try {
 	pool := t.pool
 	p, err := pool.acquire(ctx, c)
-	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
+	if err == nil {
+		defer pool.release(p)
+	}
+	if ctxErr := ctx.Err(); ctxErr != nil { // acquire does not check it if a process has room
 		return try{out: ended(ctxErr, " before it began", EffectsNone)}
 	}
 	if err != nil && again {
@@ -137,10 +140,6 @@ func (s *Supervisor) once(ctx context.Context, t jobType, c *Call, again bool) t
 	}
 	if err != nil {
 		return try{out: unbegun(err), err: err}
-	}
-	defer pool.release(p)
-	if err := ctx.Err(); err != nil { // acquire does not check it if a process has room
-		return try{out: ended(err, " before it began", EffectsNone)}
 	}
 	if err := pool.hide(p, c.Hidden); err != nil {
 		return try{out: unbegun(err), err: err}

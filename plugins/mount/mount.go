@@ -92,10 +92,10 @@ it is missing. Where systemd runs, it reads fstab again.
 Another folder of a server, and ro, noexec, nosuid or nodev that the kernel lacks, are also seen
 where fstab is as wanted: state present may have written it.
 
-The step fails if another device is mounted at the path, or a tmpfs or a server's folder where a
-device is wanted, and the reverse. It also fails if fstab has two lines for the path, if the path
-leads over a link, or if another process changed fstab meanwhile. Files in use keep a file system
-mounted: then the step also fails, and changes nothing.
+The step fails if another device is mounted at the path, or a source of another kind than is wanted
+(a device, a folder of a server, a tmpfs). It also fails if fstab has two lines for the path, if the
+path leads over a link, or if another process changed fstab meanwhile. Files in use keep a file
+system mounted: then the step also fails, and changes nothing.
 `
 
 // found is the host's report before anything is done.
@@ -184,13 +184,14 @@ func decide(p Params, now found, old *entry, write bool) []string {
 	return actions
 }
 
-// binds reports whether a folder or a file of the host is mounted, whatever it is on.
+// binds reports whether a folder or a file of the host is mounted. The kernel then shows the device
+// that has it.
 func (p *Params) binds() bool {
 	return p.Type == "none" || slices.ContainsFunc(strings.Split(p.Options, ","), func(o string) bool { return o == "bind" || o == "rbind" })
 }
 
-// another reports whether something else is mounted than the wanted: another device, or what is no
-// device at all. Another folder of a server can take its place: see elsewhere.
+// another reports whether what is mounted is surely not the wanted source: another device, or a
+// source of another kind. Another folder of a server can take its place: see elsewhere.
 func (now found) another() bool {
 	is, wanted := kind(now.device), kind(now.wanted)
 	return is != "" && wanted != "" && (is != wanted || is == "device" && now.device != now.wanted)

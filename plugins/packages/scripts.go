@@ -158,8 +158,8 @@ opkg)
 esac
 `
 
-// thereScript asks dpkg for a package. A removal that was killed leaves one half there, such as
-// half-configured.
+// thereScript asks dpkg for a package. After a removal that was killed, a package may be
+// half-configured: it is still there.
 const thereScript = `there() { dpkg-query -W -f '${db:Status-Status}\n' -- "$1" 2>/dev/null | grep -qvx -e not-installed -e config-files; }
 `
 

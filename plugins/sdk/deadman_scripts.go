@@ -78,7 +78,8 @@ if stale && mkdir ".takeover.$(boot)"; then # one that a power cut left behind i
   if stale; then rm -f lock; fi
   rmdir .takeover.*
 fi
-if [ -e "$ID/key" ] && [ "$(cat "$ID/key")" = "$KEY" ] && [ "$(readlink lock)" != "$ID" ]; then rm -rf "$ID"; fi
+# without a key it is a Take that was cut, as by a full disk
+if [ "$(readlink lock)" != "$ID" ] && { [ ! -s "$ID/key" ] || [ "$(cat "$ID/key")" = "$KEY" ]; }; then rm -rf "$ID"; fi
 mkdir "$ID" || exit 65
 printf '%s\n' "$KEY" >"$ID/key"; printf '%s\n' "$JOB" >"$ID/job"; boot >"$ID/boot"; echo $deadline >"$ID/deadline" || exit 65
 if ! ln -sn "$ID" lock 2>/dev/null || [ "$(readlink lock)" != "$ID" ]; then

@@ -262,6 +262,24 @@ func TestDeadManIsArmedAgainByTheNextAttempt(t *testing.T) {
 	s.look(sdk.StateReverted)
 }
 
+// A full disk or a signal ends Take between the folder and its key: the next attempt arms.
+func TestDeadManIsArmedAfterATakeThatWasCut(t *testing.T) {
+	t.Parallel()
+	for _, files := range [][]string{nil, {"key"}} {
+		s := newSwitched(t)
+		if err := os.MkdirAll(s.file(""), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if err := os.WriteFile(s.file(name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.change()
+		s.look(sdk.StateArmed)
+	}
+}
+
 func TestDeadManRollback(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)

@@ -37,16 +37,17 @@ func WriteJobTypePages(w io.Writer, dir string, types []host.Type) error {
 }
 
 // jobTypesIntro is the beginning of the index.
-const jobTypesIntro = "# Job types\n\nFind the job type of a step here. `turnus plugins docs TYPE` prints its page.\n\n" + `A step that fails leaves what it has changed, except with these job types. They roll back a change
-that is not proven, and the step ends as ` + "`" + `rolled_back` + "`" + `:
+const jobTypesIntro = "# Job types\n\nFind the job type of a step here. `turnus plugins docs TYPE` prints its page.\n\n" + `A step that fails leaves what it has changed, except with these built-in job types. They roll back
+a change that is not proven, and the step ends as ` + "`" + `rolled_back` + "`" + `:
 
-- ` + "`" + `authorized_key` + "`" + `, if no login with the new keys works
+- ` + "`" + `authorized_key` + "`" + ` of the user that Turnus logs in as, if no login with the new keys works
 - ` + "`" + `dnssec.rollover` + "`" + `, if validators report the zone as bogus
 - ` + "`" + `firewall.push` + "`" + `, if no new connection works
 - ` + "`" + `firmware.upgrade` + "`" + `, if the new version does not prove itself
 
-The others need no rollback. A file gets its new content by one rename, so it is the old or the new
-one. Run a failed step again: it does the rest.
+A file gets its new content by one rename, so it is the old or the new one. Repeat a failed step of
+an idempotent job type: it does the rest. ` + "`" + `command` + "`" + `, ` + "`" + `script` + "`" + ` and ` + "`" + `http` + "`" + ` are not idempotent: they
+run from their beginning again.
 `
 
 // schemaNode is the part of a JSON Schema that documentation shows.
