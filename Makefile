@@ -63,7 +63,7 @@ test-labs: deps ## the long tests: devices in namespaces, failovers, kills again
 # times slower.
 COMPUTE := BombsAreDefused|EvaluationIsBounded|ConformsToAnsible|LimitsAreBounded|FaultW7SubscriptsConformToAnsible|LoopsEndByTheClock|HostileFilesAreRefused|YearsAgreeWithLookingAtTheClock|NoTextChangesAPage|CompiledSetAgreesWithLookingAtTheClock|LevelsCombineAsSets|FaultS5ApprovalsOfOneTenantBlockNobody|ALargeProjectIsTaken|FolderThatTheLedgerRefuses
 
-race: ## the tests and the processes that they start under the race detector; make lint runs those that read the source
+race: ## the tests and the processes that they start under the race detector; make lint runs the tests that read the source
 	$(SHIPPED) $(GO) test -vet=off -run '^Test($(COMPUTE))$$' ./core/catalog ./core/inventory ./core/pages ./core/server ./playbooks ./windows
 	$(RACE) $(GO) -C $(SDK) test -vet=off -race -shuffle=on -timeout 20m ./... & sdk=$$!; failed=0; \
 	  $(RACE) $(GO) test -vet=off -race -shuffle=on $(BESIDE) -timeout 20m -skip '^Test(ImportsFollow|LanguageOf|FilesStayReadable|($(COMPUTE))$$)' $(FIRST) || failed=1; \
