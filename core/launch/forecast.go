@@ -120,7 +120,7 @@ type remaining struct {
 func (l *Launch) remaining(outcome func(index int) core.Outcome) (left []remaining, ended []forecast.EndedHosts, err error) {
 	from, gone := 0, forecast.EndedHosts{}
 	for _, limit := range l.Limits {
-		before, tried, good := len(left), false, l.Playbook.Strategy.OnFailedWave == rollout.ContinueRun
+		before, begun, tried, good := len(left), false, false, l.Playbook.Strategy.OnFailedWave == rollout.ContinueRun
 		for i := from; i < limit; i++ {
 			var o core.Outcome
 			if outcome != nil {
@@ -137,10 +137,10 @@ func (l *Launch) remaining(outcome func(index int) core.Outcome) (left []remaini
 				continue
 			}
 			gone.Hosts++
-			tried, good = tried || o.Proves(), good || o.Good()
+			begun, tried, good = begun || o != core.Cancelled, tried || o.Proves(), good || o.Good()
 		}
 		if from = limit; len(left) > before {
-			gone.Proven = tried && good
+			gone.Begun, gone.Proven = begun, tried && good
 			ended, gone = append(ended, gone), forecast.EndedHosts{}
 		}
 	}

@@ -34,6 +34,9 @@ func TestForecastOfARunUnderWay(t *testing.T) {
 		"a straggler":                   {"waves: [3, 100%], next_wave_at: 60%", "now", map[int]core.Outcome{1: core.Changed, 2: core.Changed}, false},
 		"two stragglers":                {"waves: [3, 100%], next_wave_at: 60%", "now", map[int]core.Outcome{2: core.Changed}, true},
 		"the next wave has begun":       {"waves: [3, 100%], pause_between: 2h", "now", map[int]core.Outcome{3: core.Changed}, false},
+		"it has begun, and one failed":  {"waves: [3, 100%], pause_between: 2h", "now", map[int]core.Outcome{3: core.Failed}, false},
+		"it has begun, one skipped":     {"waves: [3, 100%], pause_between: 2h", "now", map[int]core.Outcome{3: core.Skipped}, false},
+		"it has not begun, one is away": {"waves: [3, 100%], pause_between: 2h", "now", map[int]core.Outcome{3: core.Cancelled}, true},
 		"a wave before has ended":       {"waves: [1, 3, 100%], next_wave_at: 60%", "now", map[int]core.Outcome{0: core.Changed, 1: core.Changed}, false},
 	} {
 		l, err := windowed(t, "strategy: {"+c.strategy+"}\n"+upgrade, inSets("now", "now", c.first, "now", "now", "now"), Options{})
