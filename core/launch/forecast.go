@@ -230,9 +230,10 @@ func (w *stager) window(work *forecast.Work) HostWindow {
 
 // stepTimes is how long the steps of a launch take.
 func stepTimes(l *Launch, past func(step, uses string) *forecast.Learned) []StepTime {
-	out := make([]StepTime, 0, len(l.Playbook.Calls()))
+	calls := l.Playbook.Calls() // a copy of all
+	out := make([]StepTime, 0, len(calls))
 	for i, one := range l.planSteps() {
-		s := l.Playbook.Calls()[i]
+		s := calls[i]
 		t := StepTime{PlanStep: one, Handler: i >= len(l.Playbook.Steps), Need: s.Needs}
 		if s.Needs > 0 {
 			t.NeedSource = "given"

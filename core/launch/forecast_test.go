@@ -111,3 +111,16 @@ func TestForecastOfStepsThatAreNotCalled(t *testing.T) {
 		}
 	}
 }
+
+// The steps of a playbook are copied once, not once a step.
+func TestStepTimesOfManySteps(t *testing.T) {
+	const steps = 300
+	l, err := windowed(t, "steps:\n"+strings.Repeat("  - {uses: command, with: {run: x}}\n", steps), inSets(""), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := testing.AllocsPerRun(5, func() { l.planSteps() })
+	if times := testing.AllocsPerRun(5, func() { stepTimes(l, nil) }); times-plan > steps+10 { // one is how long the step takes
+		t.Errorf("%v allocations more than the plan's, of %d steps", times-plan, steps)
+	}
+}
