@@ -82,7 +82,7 @@ func amended(all, who string) bool {
 
 // amendedPhase is where a run stands after it was amended. One that needs approvals waits for them,
 // also where somebody had paused it or let it continue: only an approval may make it start. One
-// that was paused stays so.
+// that needs none is paused if the amendment asks for it, or if it was paused before.
 func amendedPhase(before Phase, n *NewRun) Phase {
 	switch before {
 	case PhaseQueued, PhasePaused, PhaseActive, PhaseAwaiting:
