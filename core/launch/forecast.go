@@ -86,7 +86,7 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 		pass := in
 		for _, r := range left {
 			i := r.index
-			work := w.of(l.Hosts[i], workOf{l.Hosts[i].WindowSet, r.kept, i == 0})
+			work := w.of(l.Hosts[i], r.kept, i == 0)
 			if e.Windows[i].Set == nil {
 				e.Windows[i] = w.window(work)
 			}
@@ -174,7 +174,8 @@ type question struct {
 
 // of returns the work of a host's job. Each step with a window asks its window again, and so begins
 // a stage.
-func (w *stager) of(h core.Host, is workOf) *forecast.Work {
+func (w *stager) of(h core.Host, kept int, first bool) *forecast.Work {
+	is := workOf{h.WindowSet, kept, first}
 	if work := w.work[is]; work != nil {
 		return work
 	}
