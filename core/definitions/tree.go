@@ -45,7 +45,7 @@ type entry struct {
 	blob string // of a commit
 }
 
-// bytes counts what MaxSize bounds of a file: its content, and its path as the ledger's JSON has it.
+// bytes counts what MaxSize bounds of a file: its content, and its path as in the ledger's JSON.
 func (e entry) bytes() int64 {
 	name, _ := json.Marshal(e.path) // strings always marshal
 	return e.size + int64(len(name)-len(`""`))
