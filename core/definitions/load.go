@@ -180,7 +180,7 @@ func (l *loader) read() error {
 func (l *loader) of(part string) []Document {
 	var out []Document
 	for _, d := range l.set.docs {
-		if slices.ContainsFunc(l.set.layout[part], func(root string) bool { return holds(part, root, d.Path) }) {
+		if isPart(l.set.layout, part, d.Path) {
 			out = append(out, d)
 		}
 	}
