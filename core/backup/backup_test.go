@@ -173,7 +173,7 @@ func TestBackupRestores(t *testing.T) {
 					t.Errorf("over a file that is there: %v", err)
 				}
 				_, err = backup.Create(t.Context(), backup.Options{Ledger: s.url, Where: t.TempDir() + "/b.zip"})
-				if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "2 large outputs") {
+				if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "large outputs that the ledger names: 2; ") {
 					t.Errorf("of large outputs whose place is not named: %v", err)
 				}
 				if _, err = backup.Create(t.Context(), backup.Options{Ledger: s.url, Without: true, Where: t.TempDir() + "/b.zip"}); err != nil {

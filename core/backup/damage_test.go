@@ -112,13 +112,13 @@ func TestAPlaceWithoutOutputsMakesNoBackup(t *testing.T) {
 		}
 		s.outputs = right
 	}
-	refused(where, "2 large outputs")
+	refused(where, "large outputs that the ledger names: 2; ")
 	if list, err := backup.List(t.Context(), where); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v: a refused backup is listed", list, err)
 	}
 	s.backup(where)
 	s.run("two", 5, 1)
-	refused(where, "3 large outputs")
+	refused(where, "large outputs that the ledger names: 3; ")
 	if err := os.RemoveAll(filepath.Join(right, "output", "2")); err != nil {
 		t.Fatal(err)
 	}

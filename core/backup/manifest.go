@@ -53,7 +53,7 @@ type Outputs struct {
 	// others than then, or could not be read.
 	Damaged int64 `json:"damaged,omitempty"`
 	// Missing are objects that the ledger named and the bucket had not: removed with their run while
-	// the backup was made, or lost before.
+	// the backup was made, or lost before. If the bucket has none at all, there is no backup.
 	Missing int64 `json:"missing"`
 	Sum           // of the list
 }

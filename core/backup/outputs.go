@@ -272,7 +272,7 @@ func checkSource(ctx context.Context, from *blob.Bucket, out *Outputs) error {
 			return ledger.BucketError(err)
 		}
 	}
-	return fmt.Errorf("the ledger names %d large outputs, and their place has none of them: %w\nhint: check --outputs, and that it is mounted; --no-outputs copies the ledger alone", out.Objects+out.Missing, core.ErrInvalid)
+	return fmt.Errorf("large outputs that the ledger names: %d; their place has none of them: %w\nhint: check --outputs, and that it is mounted; --no-outputs copies the ledger alone", out.Objects+out.Missing, core.ErrInvalid)
 }
 
 // copyBatch copies the objects of a batch at the same time; into a single file one after the other.

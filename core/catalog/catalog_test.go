@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// A server takes it that there are no definitions only after it has read the ledger.
+// None is true only after the server has read the ledger, and found no definitions.
 func TestNoneIsReadFromTheLedger(t *testing.T) {
 	fake(t, func(l *lab) {
 		unread := ledger.Document{Kind: "approvals", Name: "windows", Data: []byte("[")}
@@ -33,7 +33,7 @@ func TestNoneIsReadFromTheLedger(t *testing.T) {
 		defer stop()
 		<-time.After(10 * time.Second)
 		if c.None() || c.Set() != nil {
-			t.Error("a server that cannot read the ledger takes it that there are no definitions")
+			t.Error("a server that cannot read the ledger reports that there are no definitions")
 		}
 		if err := l.ledger.DeleteDocument(t.Context(), ledger.AllTenants(), "", unread.Kind, "", unread.Name, was.Version); err != nil {
 			t.Fatal(err)

@@ -58,7 +58,11 @@ func (c *Catalog) RejectedChanges(ctx context.Context) (*RejectedChanges, error)
 		out.From, before = now.own.Revision, now.own.Documents()
 	}
 	out.Files, out.FilesLeftOut = definitions.DiffFiles(before, files)
-	if set, err := files.Mended(ctx, now.own, definitions.Options{Playbooks: c.cfg.Playbooks, Sources: c.knows()}); err == nil {
+	sources := c.knows()
+	if !st.rejectsCommit() && st.Rejected != nil { // as read has it: another server accepted it
+		sources = append(sources, definitions.KnownSource{})
+	}
+	if set, err := files.Mended(ctx, now.own, definitions.Options{Playbooks: c.cfg.Playbooks, Sources: sources}); err == nil {
 		out.Changes = definitions.DiffGiven(now.own, set, c.approvals().words(), time.Now())
 		kept := min(len(out.Changes.Changes), maxKept)
 		out.LeftOut = len(out.Changes.Changes) - kept

@@ -138,3 +138,26 @@ func TestRejectedCommitKnowsTheSources(t *testing.T) {
 		}
 	})
 }
+
+// A version that another server took may name a tenant whose hosts only a source of that one has.
+func TestVersionOfAnotherServerKnowsItsSources(t *testing.T) {
+	fake(t, func(l *lab) {
+		other := newCMDB(1)
+		c, stop := l.server("s1", func(cfg *catalog.Config) {
+			other.of("s1")(cfg)
+			cfg.Sources[0].Tenant = "carol"
+		})
+		defer stop()
+		old, stopOld := l.server("old", func(cfg *catalog.Config) {
+			cfg.Playbooks.Types = func(name string) (playbooks.Type, bool) { return playbooks.Type{OnLost: "retry"}, name == "look" }
+		})
+		defer stopOld()
+		l.apply(c, docs("", "turnus.yaml", "four_eyes: [carol]\n"), 0)
+		l.until("both have it", func() bool { return old.Current().Version == 1 })
+		l.apply(c, docs("", "turnus.yaml", "four_eyes: [acme, carol]\n", "playbooks/f.yaml", "playbook: f\ntargets: true\nsteps:\n  - {name: one, uses: flash}\n"), 1)
+		l.until("it is rejected", func() bool { return l.wrong(old) != nil })
+		if got := l.wrong(old); len(got.Files) != 2 || len(got.Changes.Changes) != 1 || got.Changes.At.IsZero() {
+			t.Errorf("%+v", got)
+		}
+	})
+}

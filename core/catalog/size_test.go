@@ -69,8 +69,8 @@ func TestALargeProjectIsTaken(t *testing.T) {
 	})
 }
 
-// The status has what the ledger does not take of a folder: here paths that are longer in JSON.
-func TestFolderThatTheLedgerRefuses(t *testing.T) {
+// The status has why a folder is refused: here paths that are longer in JSON.
+func TestFolderThatIsTooLarge(t *testing.T) {
 	fake(t, func(l *lab) {
 		dir := t.TempDir()
 		long := "inventory" + strings.Repeat("/"+strings.Repeat("&", 250), 3)
@@ -88,7 +88,13 @@ func TestFolderThatTheLedgerRefuses(t *testing.T) {
 		}
 		c, stop := l.server("s1", func(cfg *catalog.Config) { cfg.Folder = dir })
 		defer stop()
-		l.until("it is reported", func() bool { return strings.Contains(c.Status().Folder, "expected at most") })
+		l.until("it is reported", func() bool { return c.Status().Folder != "" })
+		if why := c.Status().Folder; !strings.Contains(why, "larger than 11 MiB together") {
+			t.Errorf("of the folder: %s", why)
+		}
+		if _, err := c.Check(l.Context(), d, definitions.Revision{}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "larger than 11 MiB together") {
+			t.Errorf("before it is merged: %v", err)
+		}
 		if n := len(l.said(catalog.ProjectRejected)); n != 1 {
 			t.Errorf("it was reported %d times", n)
 		}

@@ -65,7 +65,7 @@ func newer(u definitions.Update, found, was Base, now time.Time) bool {
 	switch {
 	case u.Asked.IsZero(): // what was on this server's disk; the ledger's is what it would have become
 		return false
-	case was.Branch == found.Branch && !was.Seen.After(now): // also where this server was slow to come here
+	case was.Branch == found.Branch && !was.Seen.After(now): // also if this server asked long ago
 		return found.Seen.After(was.Seen)
 	case u.Before != nil && u.Before.Revision.Commit == was.ID:
 		return true

@@ -133,19 +133,13 @@ func (c *Catalog) upgraded(ctx context.Context) error {
 // activeRuns lists the runs of schedules that are not complete, by launcher.
 func (c *Catalog) activeRuns(ctx context.Context) (map[string][]schedule.Run, error) {
 	active := map[string][]schedule.Run{}
-	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
-		runs, next, err := c.cfg.Ledger.Unfinished(ctx, page)
+	for r, err := range ledger.Each(ctx, ledger.MaxPage, c.cfg.Ledger.Unfinished) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range runs {
-			if _, ok := schedule.IDOf(r.ID); ok {
-				active[r.LaunchedBy] = append(active[r.LaunchedBy], schedule.Run{ID: r.ID, Cause: schedule.ByCron, At: r.Created})
-			}
+		if _, ok := schedule.IDOf(r.ID); ok {
+			active[r.LaunchedBy] = append(active[r.LaunchedBy], schedule.Run{ID: r.ID, Cause: schedule.ByCron, At: r.Created})
 		}
-		if next == "" {
-			return active, nil
-		}
-		page.Cursor = next
 	}
+	return active, nil
 }

@@ -67,21 +67,15 @@ func KeepOnceOf(ctx context.Context, l *ledger.Ledger, run *ledger.Run, again *l
 // LastRun returns the last run of a playbook that is complete and was no check; core.ErrNotFound if
 // there is none.
 func LastRun(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook string) (ledger.Run, error) {
-	for page := (ledger.Page{}); ; {
-		runs, next, err := l.Runs(ctx, scope, ledger.RunFilter{Playbook: playbook}, page)
-		if err != nil {
-			return ledger.Run{}, err
-		}
-		for _, r := range runs {
-			if r.Complete() && !r.Check {
-				return r, nil
-			}
-		}
-		if next == "" {
-			return ledger.Run{}, core.ErrNotFound
-		}
-		page.Cursor = next
+	list := func(ctx context.Context, p ledger.Page) ([]ledger.Run, string, error) {
+		return l.Runs(ctx, scope, ledger.RunFilter{Playbook: playbook}, p)
 	}
+	for r, err := range ledger.Each(ctx, ledger.DefaultPage, list) {
+		if err != nil || r.Complete() && !r.Check {
+			return r, err
+		}
+	}
+	return ledger.Run{}, core.ErrNotFound
 }
 
 // HostsOf returns the hosts of a run whose outcomes want takes, each with its tenant. jobs are

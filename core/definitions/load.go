@@ -154,7 +154,7 @@ func (l *loader) read() error {
 		}
 		if size += e.bytes(); size > MaxSize {
 			l.fail(playbooks.Diagnostic{File: e.path, Message: fmt.Sprintf("the files of the project are larger than %d MiB together", MaxSize>>20),
-				Hint: "a file that no part of the project reads does not count: keep large ones beside those parts"})
+				Hint: "only files that the project reads count: move large files that it need not read out of its folders"})
 			return nil
 		}
 		if files = append(files, e); len(files) > MaxDocuments {
@@ -180,7 +180,7 @@ func (l *loader) read() error {
 func (l *loader) of(part string) []Document {
 	var out []Document
 	for _, d := range l.set.docs {
-		if slices.ContainsFunc(l.set.layout[part], func(root string) bool { return holds(part, root, d.Path) }) {
+		if isPart(l.set.layout, part, d.Path) {
 			out = append(out, d)
 		}
 	}

@@ -27,7 +27,7 @@ const (
 	MaxEntries   = 200_000  // files of the tree, artifacts included
 	MaxDocuments = 20_000   // files that are read
 	MaxFileSize  = 10 << 20 // bytes of one file that is read
-	MaxSize      = 11 << 20 // bytes of all files that are read, with their paths: the ledger keeps them as one document
+	MaxSize      = 11 << 20 // bytes of all files that are read, with their paths: the ledger keeps them as one JSON document
 	maxPath      = 1024     // bytes
 	maxFolders   = 32       // levels
 	maxProblems  = 200      // reported together

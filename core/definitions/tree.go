@@ -3,6 +3,7 @@ package definitions
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,8 +45,11 @@ type entry struct {
 	blob string // of a commit
 }
 
-// bytes counts what MaxSize bounds of a file.
-func (e entry) bytes() int64 { return e.size + int64(len(e.path)) }
+// bytes counts what MaxSize bounds of a file: its content, and its path as in the ledger's JSON.
+func (e entry) bytes() int64 {
+	name, _ := json.Marshal(e.path) // strings always marshal
+	return e.size + int64(len(name)-len(`""`))
+}
 
 // checkPath reports why a tree must not have a path, or "".
 func checkPath(p string) string {

@@ -42,8 +42,11 @@ type Input struct {
 
 // EndedHosts are the hosts of a wave that ended before Input.At, and are not in Input.Hosts.
 type EndedHosts struct {
-	Hosts  int  // with those of waves before it that are all ended
-	Proven bool // the next wave need not wait for hosts of this one that wait for a window
+	Hosts int  // with those of waves before it that are all ended
+	Begun bool // the wave was released: one of them was given to a worker
+	// Proven: they show what comes of the wave. The next one waits neither for hosts that wait for a
+	// window nor for stragglers.
+	Proven bool
 }
 
 // Host is one job of the run.

@@ -97,7 +97,7 @@ func newModel(in Input) (*model, error) {
 	for w := range m.waves {
 		if w < len(in.Ended) {
 			sum += in.Ended[w].Hosts
-			if m.proven[w] = in.Ended[w].Proven; m.proven[w] {
+			if m.proven[w] = in.Ended[w].Proven; in.Ended[w].Begun {
 				m.begun = w + 1
 			}
 		}

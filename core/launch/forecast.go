@@ -86,7 +86,7 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 		pass := in
 		for _, r := range left {
 			i := r.index
-			work := w.of(l.Hosts[i], workOf{l.Hosts[i].WindowSet, r.kept, i == 0})
+			work := w.of(l.Hosts[i], r.kept, i == 0)
 			if e.Windows[i].Set == nil {
 				e.Windows[i] = w.window(work)
 			}
@@ -120,7 +120,7 @@ type remaining struct {
 func (l *Launch) remaining(outcome func(index int) core.Outcome) (left []remaining, ended []forecast.EndedHosts, err error) {
 	from, gone := 0, forecast.EndedHosts{}
 	for _, limit := range l.Limits {
-		before, tried, good := len(left), false, l.Playbook.Strategy.OnFailedWave == rollout.ContinueRun
+		before, begun, tried, good := len(left), false, false, l.Playbook.Strategy.OnFailedWave == rollout.ContinueRun
 		for i := from; i < limit; i++ {
 			var o core.Outcome
 			if outcome != nil {
@@ -137,10 +137,10 @@ func (l *Launch) remaining(outcome func(index int) core.Outcome) (left []remaini
 				continue
 			}
 			gone.Hosts++
-			tried, good = tried || o.Proves(), good || o.Good()
+			begun, tried, good = begun || o != core.Cancelled, tried || o.Proves(), good || o.Good()
 		}
 		if from = limit; len(left) > before {
-			gone.Proven = tried && good
+			gone.Begun, gone.Proven = begun, tried && good
 			ended, gone = append(ended, gone), forecast.EndedHosts{}
 		}
 	}
@@ -174,7 +174,8 @@ type question struct {
 
 // of returns the work of a host's job. Each step with a window asks its window again, and so begins
 // a stage.
-func (w *stager) of(h core.Host, is workOf) *forecast.Work {
+func (w *stager) of(h core.Host, kept int, first bool) *forecast.Work {
+	is := workOf{h.WindowSet, kept, first}
 	if work := w.work[is]; work != nil {
 		return work
 	}
@@ -230,9 +231,10 @@ func (w *stager) window(work *forecast.Work) HostWindow {
 
 // stepTimes is how long the steps of a launch take.
 func stepTimes(l *Launch, past func(step, uses string) *forecast.Learned) []StepTime {
-	out := make([]StepTime, 0, len(l.Playbook.Calls()))
+	calls := l.Playbook.Calls() // a copy of all
+	out := make([]StepTime, 0, len(calls))
 	for i, one := range l.planSteps() {
-		s := l.Playbook.Calls()[i]
+		s := calls[i]
 		t := StepTime{PlanStep: one, Handler: i >= len(l.Playbook.Steps), Need: s.Needs}
 		if s.Needs > 0 {
 			t.NeedSource = "given"

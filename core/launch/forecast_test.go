@@ -34,6 +34,9 @@ func TestForecastOfARunUnderWay(t *testing.T) {
 		"a straggler":                   {"waves: [3, 100%], next_wave_at: 60%", "now", map[int]core.Outcome{1: core.Changed, 2: core.Changed}, false},
 		"two stragglers":                {"waves: [3, 100%], next_wave_at: 60%", "now", map[int]core.Outcome{2: core.Changed}, true},
 		"the next wave has begun":       {"waves: [3, 100%], pause_between: 2h", "now", map[int]core.Outcome{3: core.Changed}, false},
+		"it has begun, and one failed":  {"waves: [3, 100%], pause_between: 2h", "now", map[int]core.Outcome{3: core.Failed}, false},
+		"it has begun, one skipped":     {"waves: [3, 100%], pause_between: 2h", "now", map[int]core.Outcome{3: core.Skipped}, false},
+		"it has not begun, one is away": {"waves: [3, 100%], pause_between: 2h", "now", map[int]core.Outcome{3: core.Cancelled}, true},
 		"a wave before has ended":       {"waves: [1, 3, 100%], next_wave_at: 60%", "now", map[int]core.Outcome{0: core.Changed, 1: core.Changed}, false},
 	} {
 		l, err := windowed(t, "strategy: {"+c.strategy+"}\n"+upgrade, inSets("now", "now", c.first, "now", "now", "now"), Options{})
@@ -106,5 +109,18 @@ func TestForecastOfStepsThatAreNotCalled(t *testing.T) {
 				t.Errorf("%s: host %d waits for a window of %v, expected %q", name, i, set, c.windows)
 			}
 		}
+	}
+}
+
+// The steps of a playbook are copied once, not once a step.
+func TestStepTimesOfManySteps(t *testing.T) {
+	const steps = 300
+	l, err := windowed(t, "steps:\n"+strings.Repeat("  - {uses: command, with: {run: x}}\n", steps), inSets(""), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := testing.AllocsPerRun(5, func() { l.planSteps() })
+	if times := testing.AllocsPerRun(5, func() { stepTimes(l, nil) }); times-plan > steps+10 { // one is how long the step takes
+		t.Errorf("%v allocations more than the plan's, of %d steps", times-plan, steps)
 	}
 }

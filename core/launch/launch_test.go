@@ -373,7 +373,7 @@ steps:
 		t.Errorf("plan %s, want %s", got, want)
 	}
 	e := &stager{launch: l, times: stepTimes(l, nil), to: len(l.Playbook.Calls()), work: map[workOf]*forecast.Work{}}
-	if n := len(e.of(l.Hosts[0], workOf{}).Stages[0].Steps); n != 4 {
+	if n := len(e.of(l.Hosts[0], 0, false).Stages[0].Steps); n != 4 {
 		t.Errorf("%d steps in the forecast, want a, z, c and y", n)
 	}
 }

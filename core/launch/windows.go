@@ -258,8 +258,8 @@ func (l *Launch) starts(hosts []core.Host, steps *admission.Steps, o Options) (m
 	return starts, noWindow, nil
 }
 
-// first is the first step at or after i that waits for a window, of those that a job calls of which
-// so many are kept.
+// first returns the first step, from i on, that waits for a window and that a job calls. An earlier
+// run called the job's first kept steps.
 func (s *starter) first(i, kept int) int {
 	for i = s.steps.First(i); i < kept && !s.launch.calls(i, kept); {
 		i = s.steps.First(i + 1)

@@ -62,7 +62,8 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 				return err
 			}
 		}
-		return l.auditRun(ctx, t, who, "run.amend", &before, run)
+		_, err = l.audit(ctx, t, runEntry(who, "run.amend", &before, run))
+		return err
 	})
 }
 
@@ -82,7 +83,7 @@ func amended(all, who string) bool {
 
 // amendedPhase is where a run stands after it was amended. One that needs approvals waits for them,
 // also where somebody had paused it or let it continue: only an approval may make it start. One
-// that was paused stays so.
+// that needs none is paused if the amendment asks for it, or if it was paused before.
 func amendedPhase(before Phase, n *NewRun) Phase {
 	switch before {
 	case PhaseQueued, PhasePaused, PhaseActive, PhaseAwaiting:
@@ -97,12 +98,6 @@ func amendedPhase(before Phase, n *NewRun) Phase {
 	case PhaseStopped, PhaseCancelled, PhaseFinished:
 	}
 	return before
-}
-
-// auditRun writes down what a run was and is. before may be nil.
-func (l *Ledger) auditRun(ctx context.Context, t *tx, who, action string, before, after *Run) error {
-	_, err := l.audit(ctx, t, runEntry(who, action, before, after))
-	return err
 }
 
 // shownRun is a run as the audit log has it.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"io"
+	"net/url"
 	"time"
 )
 
@@ -88,7 +89,7 @@ func (l *Ledger) Search(ctx context.Context, table, word string) (n int, err err
 func (l *Ledger) LoseAnswers() {
 	sqlite := l.db.write.Driver()
 	_ = l.db.write.Close()
-	l.db.write = sql.OpenDB(unanswered{sqlite, "file:" + l.db.file + "?_txlock=immediate&_pragma=busy_timeout(30000)&_pragma=foreign_keys(1)"})
+	l.db.write = sql.OpenDB(unanswered{sqlite, sqliteName((&url.URL{Path: l.db.file}).EscapedPath(), "", "busy_timeout(30000)")})
 	l.db.write.SetMaxOpenConns(1)
 }
 

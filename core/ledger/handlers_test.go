@@ -109,8 +109,8 @@ func testHandlers(t *testing.T, b *backend) {
 	}
 }
 
-// Dropping many handlers waits for the rows of all before it locks the audit log: who has one of
-// them and writes an entry would wait for it, and it for them.
+// DropHandlers locks all rows before it locks the audit log. In the other order it could wait for a
+// row of a transaction that waits for the audit log.
 func TestPostgresDropHandlersLocksTheAuditLogLast(t *testing.T) {
 	t.Parallel()
 	url := servers.StartPostgres(t).Database(t)
@@ -145,7 +145,16 @@ func TestPostgresDropHandlersLocksTheAuditLogLast(t *testing.T) {
 		_, err := l.DropHandlers(ctx, ledger.AllTenants(), "ann", ledger.HandlerFilter{Playbook: run.Playbook})
 		dropped <- err
 	}()
-	do(`DO $$ BEGIN WHILE NOT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$`)
+	for waits := false; !waits; {
+		select {
+		case err := <-dropped:
+			t.Fatalf("it did not wait for the row: %v", err)
+		default:
+		}
+		if err := other.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))) FROM pg_sleep(0.01)`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
 	do(`SELECT 1 FROM audit_head WHERE one = 1 FOR UPDATE NOWAIT`)
 	if err := errors.Join(other.Rollback(), <-dropped); err != nil {
 		t.Fatal(err)

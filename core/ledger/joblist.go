@@ -61,7 +61,7 @@ func (p Page) afterJob() (int64, error) {
 	case !more:
 		return -1, nil
 	case at.Key[0] < -1 || at.Key[0] >= MaxJobs:
-		return 0, fmt.Errorf("cursor %q is not one of the list of jobs: use what came with the page before: %w", p.Cursor, core.ErrInvalid)
+		return 0, p.foreign("jobs")
 	}
 	return at.Key[0], nil
 }

@@ -23,8 +23,8 @@ type Swept struct {
 // Sweep checks the objects of the bucket for those that no row names and that were written before a
 // time: a process died between the object and the row. With remove they go. An object comes before
 // its row, so before has to lie further back than any write takes. Objects from before this ledger
-// was made stay: they may be of another ledger, which may come back. pause, which may be nil, is
-// called between every few hundred. A ledger without a bucket has none.
+// was made stay: they may be of another ledger, which somebody may still use. pause, which may be
+// nil, is called between every few hundred. A ledger without a bucket has none.
 func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause func(context.Context) error) (s Swept, err error) {
 	const rest = 200
 	if l.bucket == nil {
@@ -68,7 +68,7 @@ func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause
 	}
 }
 
-// made returns when this ledger's tables were made, less what clocks may differ.
+// made returns when this ledger's tables were made, less a minute: the bucket's clock may differ.
 func (l *Ledger) made(ctx context.Context) (time.Time, error) {
 	var at int64
 	err := l.db.row(ctx, `SELECT coalesce(min(applied), 0) FROM migrations WHERE version > 0`).Scan(&at)

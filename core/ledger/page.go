@@ -55,14 +55,19 @@ func (p Page) at(list string, numbers, names int) (c cursor, ok bool, err error)
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil || c.List != list || len(c.Key) != numbers || len(c.Name) != names {
-		return cursor{}, false, fmt.Errorf("cursor %q is not one of the list of %s: use what came with the page before: %w", p.Cursor, list, core.ErrInvalid)
+		return cursor{}, false, p.foreign(list)
 	}
 	for _, n := range c.Name {
 		if clean(n, maxText) != n {
-			return cursor{}, false, fmt.Errorf("cursor %q is not one of the list of %s: %w", p.Cursor, list, core.ErrInvalid)
+			return cursor{}, false, p.foreign(list)
 		}
 	}
 	return c, true, nil
+}
+
+// foreign is the error of a cursor that no page of a list came with.
+func (p Page) foreign(list string) error {
+	return fmt.Errorf("cursor %q is not one of the list of %s: use what came with the page before: %w", p.Cursor, list, core.ErrInvalid)
 }
 
 // cut takes the extra row off that reports whether there is more, and makes the cursor of the last

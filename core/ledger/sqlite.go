@@ -165,12 +165,17 @@ func openMemory() (*db, error) {
 	return d, nil
 }
 
-func sqlitePool(file, more string, connections int, pragmas ...string) (*sql.DB, error) {
+// sqliteName is the driver's name of a file, whose path is escaped.
+func sqliteName(file, more string, pragmas ...string) string {
 	q := url.Values{"_txlock": {"immediate"}}
 	for _, p := range append(pragmas, "foreign_keys(1)", "cache_size(-16000)", "temp_store(2)") {
 		q.Add("_pragma", p)
 	}
-	pool, err := sql.Open("sqlite", "file:"+file+"?"+q.Encode()+more)
+	return "file:" + file + "?" + q.Encode() + more
+}
+
+func sqlitePool(file, more string, connections int, pragmas ...string) (*sql.DB, error) {
+	pool, err := sql.Open("sqlite", sqliteName(file, more, pragmas...))
 	if err != nil {
 		return nil, err
 	}

@@ -49,9 +49,7 @@ func (e *Engine) Run(ctx context.Context) {
 			e.events(Event{Kind: EventTrouble, At: time.Now(), Err: fmt.Errorf("launching what is due: %w", err)})
 			wait = idle
 		}
-		if wait > 0 {
-			core.Pause(ctx, wait, e.check)
-		}
+		core.Pause(ctx, wait, e.check)
 	}
 }
 

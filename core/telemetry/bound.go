@@ -15,8 +15,8 @@ const (
 	maxValues      = 200 // of any other
 )
 
-// passing reports whether a label gets new values for as long as a service runs, and only sources
-// report it: it keeps a value for as long as a source does.
+// passing reports whether a label gets new values as long as a service runs. Sources alone report
+// such a label, and a value that they no longer report is forgotten.
 func passing(label string) bool { return label == "worker" || label == "revision" }
 
 // bounds keeps the values that labels had, the first of each: a metric has no more series than the
