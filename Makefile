@@ -61,7 +61,7 @@ test-labs: deps ## the long tests: devices in namespaces, failovers, kills again
 
 # Tests that compute for long in one goroutine: the detector finds nothing there, and makes them ten
 # times slower.
-COMPUTE := BombsAreDefused|EvaluationIsBounded|ConformsToAnsible|LimitsAreBounded|FaultW7SubscriptsConformToAnsible|LoopsEndByTheClock|HostileFilesAreRefused|YearsAgreeWithLookingAtTheClock|NoTextChangesAPage|CompiledSetAgreesWithLookingAtTheClock|LevelsCombineAsSets|FaultS5ApprovalsOfOneTenantBlockNobody|ALargeProjectIsTaken|FolderThatTheLedgerRefuses
+COMPUTE := BombsAreDefused|EvaluationIsBounded|ConformsToAnsible|LimitsAreBounded|FaultW7SubscriptsConformToAnsible|LoopsEndByTheClock|HostileFilesAreRefused|YearsAgreeWithLookingAtTheClock|NoTextChangesAPage|CompiledSetAgreesWithLookingAtTheClock|LevelsCombineAsSets|FaultS5ApprovalsOfOneTenantBlockNobody|ALargeProjectIsTaken|FolderThatIsTooLarge
 
 race: ## the tests and the processes that they start under the race detector; make lint runs the tests that read the source
 	$(SHIPPED) $(GO) test -vet=off -run '^Test($(COMPUTE))$$' ./core/catalog ./core/inventory ./core/pages ./core/server ./playbooks ./windows
