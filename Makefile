@@ -6,6 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/turnus/turnus/cmd/turnus/settings.version=$(VERSION)
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 ENGINE ?= podman
+IMAGE = dist/turnus-image-linux-$(shell $(GO) env GOARCH).tar.gz
 CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt
 ZONEINFO ?= /usr/share/zoneinfo
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.0
@@ -146,12 +147,14 @@ readme: build ## run the commands that README shows
 
 check: deps lint verify race test-labs readme ## what CI runs
 
-release: package ## in dist/: binaries for Linux and macOS, the Debian package, an SBOM of each binary, SHA256SUMS
+release: $(if $(ENGINE),container-archive) package ## in dist/: binaries for Linux and macOS, the Debian package, the image, an SBOM of each binary, SHA256SUMS
+	@$(if $(ENGINE),:,rm -f $(IMAGE))
 	@set -e; for p in $(PLATFORMS); do os=$${p%/*} arch=$${p#*/} f=dist/turnus-$${p%/*}-$${p#*/}; \
 	  echo "$$f"; \
 	  $(SHIPPED) GOOS=$$os GOARCH=$$arch $(GO) build -ldflags '$(LDFLAGS)' -o $$f ./cmd/turnus; \
 	  $(SBOM) bin -json -std -version '$(VERSION)' -output $$f.cdx.json $$f; done
 	@cd dist && sha256sum turnus-* turnus_$(patsubst v%,%,$(VERSION))_*.deb >SHA256SUMS && sha256sum --check --quiet SHA256SUMS
+	@$(if $(ENGINE),:,echo 'release: dist/ has no image: ENGINE is empty' >&2)
 
 package: ## the Debian package in dist/: binary, units, manual pages, completions
 	@rm -rf dist/package && mkdir -p dist/package/completion
@@ -172,8 +175,14 @@ container-tree: ## what the image is made of, in dist/container, with its owners
 	@cd dist/container && tar="tar --sort=name --mtime=@$$(git log -1 --format=%ct) --numeric-owner" && \
 	  $$tar --owner=0 --group=0 --exclude=var/lib/turnus -cf root.tar etc tmp usr var && $$tar --owner=10001 --group=10001 -rf root.tar var/lib/turnus
 
-container: container-tree ## the image turnus:VERSION, with ENGINE (podman, docker or buildah)
+engine:
+	@command -v $(firstword $(ENGINE)) >/dev/null || { echo 'make: no engine for the image: "$(ENGINE)" is no program here; install podman, or set ENGINE=docker; without an image: make release ENGINE=' >&2; exit 1; }
+
+container: engine container-tree ## the image turnus:VERSION, with ENGINE (podman, docker or buildah)
 	$(ENGINE) build $(if $(filter docker,$(notdir $(ENGINE))),,--format docker) -f Containerfile -t turnus:$(VERSION) dist/container
+
+container-archive: container ## the image as a file in dist/, for podman load and docker load
+	@set -o pipefail; $(ENGINE) save turnus:$(VERSION) | gzip -9 -n >$(IMAGE)
 
 container-check: ## build the image and run it as its user would (root, podman)
 	@.package/container-check
@@ -181,4 +190,4 @@ container-check: ## build the image and run it as its user would (root, podman)
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test test-labs race check-s3 check-acme check-vault check-tls check-ansible lab-firewall lab-dnssec lab-firmware chaos flake fuzz lint generate verify vuln bench pictures readme check release package package-check container-tree container container-check clean
+.PHONY: help build up demo deps test test-labs race check-s3 check-acme check-vault check-tls check-ansible lab-firewall lab-dnssec lab-firmware chaos flake fuzz lint generate verify vuln bench pictures readme check release package package-check container-tree engine container container-archive container-check clean

@@ -84,7 +84,7 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 		return nil, err
 	}
 	exit, err := s.reach.Run(ctx, h, transport.Exec{
-		Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetFresh(), Fence: l.fence(), Become: l.call.Become,
+		Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetNewConnection(), Fence: l.fence(), Become: l.call.Become,
 		Stdin: stdin, Stdout: stdout, Stderr: stderr,
 	})
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *services) Exec(stream grpc.BidiStreamingServer[wire.ExecRequest, wire.E
 			return err
 		}
 		exit, err := s.reach.Run(ctx, h, transport.Exec{
-			Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetFresh(), Fence: l.fence(), Become: l.call.Become, Stdin: stdin,
+			Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetNewConnection(), Fence: l.fence(), Become: l.call.Become, Stdin: stdin,
 			Stdout: output(func(b []byte) *wire.Chunk { return &wire.Chunk{Stdout: b} }),
 			Stderr: output(func(b []byte) *wire.Chunk { return &wire.Chunk{Stderr: b} }),
 		})

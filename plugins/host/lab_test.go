@@ -334,8 +334,8 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 		return &wire.Outcome{Outcome: &wire.Outcome_Done{Done: &wire.Done{Outputs: []byte("[1]")}}}, nil
 	case "suspend":
 		return &wire.Outcome{Outcome: &wire.Outcome_Suspended{Suspended: &wire.Suspended{
-			Held:  p.Op == "hold",
-			State: &wire.State{Version: 2, Json: []byte(`{"a":1}`)}, ResumeAfterMs: 1500, WakeOn: "image", KeepLocks: true, Reason: "staged",
+			WindowClosed: p.Op == "hold",
+			State:        &wire.State{Version: 2, Json: []byte(`{"a":1}`)}, ResumeAfterMs: 1500, UntilSignal: "image", KeepLocks: true, Reason: "staged",
 		}}}, nil
 	case "fail":
 		if p.Text == "params" {

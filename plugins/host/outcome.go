@@ -32,9 +32,9 @@ func outcomeFromWire(w *wire.Outcome) (Outcome, error) {
 	case *wire.Outcome_Suspended:
 		s := o.Suspended
 		state, err := stateFromWire(s.GetState())
-		out := Outcome{Suspended: true, Reason: s.GetReason(), State: state, KeepLocks: s.GetKeepLocks(), Held: s.GetHeld()}
+		out := Outcome{Suspended: true, Reason: s.GetReason(), State: state, KeepLocks: s.GetKeepLocks(), Held: s.GetWindowClosed()}
 		if !out.Held { // else the worker decides when the job continues
-			out.Signal, out.ResumeAfter = s.GetWakeOn(), millis(s.GetResumeAfterMs())
+			out.Signal, out.ResumeAfter = s.GetUntilSignal(), millis(s.GetResumeAfterMs())
 		}
 		return out, err
 	case *wire.Outcome_Cancelled:

@@ -105,7 +105,7 @@ func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 
 func (h *Host) start(c Command) *wire.ExecStart {
 	return &wire.ExecStart{
-		Host: h.Name, Command: c.Run, Env: c.Env, Secrets: c.Secrets, ReadOnly: c.ReadOnly, Fresh: c.Fresh,
+		Host: h.Name, Command: c.Run, Env: c.Env, Secrets: c.Secrets, ReadOnly: c.ReadOnly, NewConnection: c.Fresh,
 		TimeoutMs: c.Timeout.Milliseconds(),
 	}
 }

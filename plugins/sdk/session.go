@@ -106,8 +106,8 @@ func (s *session) suspended(p *suspension) *wire.Outcome {
 	return &wire.Outcome{Outcome: &wire.Outcome_Suspended{Suspended: &wire.Suspended{
 		State:         &wire.State{Json: p.state},
 		ResumeAfterMs: max(p.after, 0).Milliseconds(),
-		WakeOn:        clean(p.signal, maxTitle), KeepLocks: p.keepLocks, Reason: clean(p.reason, maxReason),
-		Held: p.held,
+		UntilSignal:   clean(p.signal, maxTitle), KeepLocks: p.keepLocks, Reason: clean(p.reason, maxReason),
+		WindowClosed: p.held,
 	}}}
 }
 

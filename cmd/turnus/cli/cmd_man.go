@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/help"
@@ -34,7 +35,7 @@ SOURCE_DATE_EPOCH gives their date, so that one revision always makes the same p
 			}
 			root := cmd.Root()
 			if markdown {
-				return help.WriteReference(root, args[0])
+				return help.WriteReference(a.referencePages(root), args[0])
 			}
 			root.DisableAutoGenTag = true
 			header := &doc.GenManHeader{Title: "TURNUS", Section: "1", Source: "turnus " + settings.Version(), Manual: "Turnus", Date: date}
@@ -52,6 +53,18 @@ SOURCE_DATE_EPOCH gives their date, so that one revision always makes the same p
 	c.Flags().BoolVar(&markdown, "markdown", false, "write docs/commands instead; other Markdown files of the folder are removed")
 	_ = c.Flags().MarkHidden("markdown") // for make generate
 	return c
+}
+
+// referencePages are the pages of docs/commands, by file name.
+func (a *app) referencePages(root *cobra.Command) map[string]string {
+	pages := help.Reference(root)
+	pages["settings.md"] = help.SettingsPage(root, commandsOf(a.longRunners()), func(f *pflag.Flag) string {
+		if !settings.IsSetting(f) {
+			return ""
+		}
+		return settings.VariableOf(f.Name)
+	})
+	return pages
 }
 
 // sourceDate reads SOURCE_DATE_EPOCH (seconds,

@@ -93,7 +93,7 @@ func TestLabStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	s.types(0, []string{"hosts", "-i", "hosts.ini"}, "web12", "db8")
+	s.types(0, []string{"hosts", "ls", "-i", "hosts.ini"}, "web12", "db8")
 	s.types(4, []string{"exec", "-i", "hosts.ini", "all", "--", "hostname"}, "unknown host key", "hint: turnus hostkeys scan -i ")
 	s.types(0, []string{"hostkeys", "scan", "-i", "hosts.ini"}, "db[1:8],web[1:12]", "DUPLICATE", ssh.FingerprintSHA256(sshd.HostKey))
 	s.types(0, []string{"hostkeys", "accept", "-i", "hosts.ini", "--accept-all-new"}, "20 keys accepted")

@@ -22,7 +22,7 @@ func Reference(root *cobra.Command) map[string]string {
 	var index strings.Builder
 	index.WriteString("# Reference of the commands\n\nFind a command, then open its page:\n\n```sh\nturnus --help\nturnus runs ls --help\n```\n\n" +
 		"Exit codes, output formats and environment variables are in [commands.md](../commands.md). The JSON\n" +
-		"documents of `-o json` are in [output.md](../output.md). `make generate` makes these pages from the\nhelp of the commands.\n\n" +
+		"documents of `-o json` are in [output.md](../output.md), the settings of a service in\n[settings.md](settings.md). `make generate` makes these pages from the help of the commands.\n\n" +
 		"| command | purpose |\n| --- | --- |\n")
 	for _, c := range pageCommands(root) {
 		file := strings.ReplaceAll(pathOf(c), " ", "-") + ".md"
@@ -35,8 +35,8 @@ func Reference(root *cobra.Command) map[string]string {
 	return pages
 }
 
-// WriteReference replaces the Markdown files of a folder by the pages about the commands.
-func WriteReference(root *cobra.Command, folder string) error {
+// WriteReference replaces the Markdown files of a folder by pages, by file name.
+func WriteReference(pages map[string]string, folder string) error {
 	former, err := filepath.Glob(filepath.Join(folder, "*.md"))
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func WriteReference(root *cobra.Command, folder string) error {
 			return err
 		}
 	}
-	for name, text := range Reference(root) {
+	for name, text := range pages {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil { //nolint:gosec // documentation is for all users
 			return err
 		}
@@ -226,12 +226,17 @@ func flagRow(root *cobra.Command, f *pflag.Flag) string {
 	if f.Shorthand != "" {
 		name = "`-" + f.Shorthand + "`, " + name
 	}
+	return fmt.Sprintf("| %s | %s |\n", name, defaultAndMeaning(root, f))
+}
+
+// defaultAndMeaning are two cells of a row about a flag.
+func defaultAndMeaning(root *cobra.Command, f *pflag.Flag) string {
 	standard := ""
 	if !slices.Contains([]string{"", "false", "0", "0s", "[]"}, f.DefValue) {
 		standard = "`" + f.DefValue + "`"
 	}
 	_, usage := pflag.UnquoteUsage(f)
-	return fmt.Sprintf("| %s | %s | %s |\n", name, standard, cell(root, usage))
+	return standard + " | " + cell(root, usage)
 }
 
 func cell(root *cobra.Command, text string) string {

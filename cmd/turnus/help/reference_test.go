@@ -62,7 +62,7 @@ func TestWriteReferenceReplacesFormerPages(t *testing.T) {
 	}
 	root := &cobra.Command{Use: "turnus"}
 	root.AddCommand(&cobra.Command{Use: "run", Run: func(*cobra.Command, []string) {}})
-	if err := WriteReference(root, folder); err != nil {
+	if err := WriteReference(Reference(root), folder); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(former); !os.IsNotExist(err) {

@@ -130,7 +130,7 @@ func UnknownVariables(all []*cobra.Command, environ []string) error {
 	known := slices.Clone(otherVariables)
 	for _, c := range all {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if !isSetting(f) {
+			if !IsSetting(f) {
 				return
 			}
 			known = append(known, VariableOf(f.Name))

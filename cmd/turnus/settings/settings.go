@@ -96,7 +96,8 @@ func isNoted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; retu
 // replacement of a locked plugin, not a file or a variable that lasts.
 var notSettings = []string{"color", "config", "help", "help-all", "output", "quiet", PluginDevFlag}
 
-func isSetting(f *pflag.Flag) bool { return !slices.Contains(notSettings, f.Name) }
+// IsSetting reports whether a variable or a file can also give the value of a flag.
+func IsSetting(f *pflag.Flag) bool { return !slices.Contains(notSettings, f.Name) }
 
 // VariableOf is the environment's name of a flag.
 func VariableOf(flag string) string {
@@ -114,7 +115,7 @@ func Fill(c *cobra.Command) (map[string]Origin, error) {
 	from := map[string]Origin{}
 	var errs []error
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if !isSetting(f) {
+		if !IsSetting(f) {
 			return
 		}
 		if f.Changed {
@@ -178,7 +179,7 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 	settings := map[string]setting{}
 	var fields []yamlread.Field
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if isSetting(f) {
+		if IsSetting(f) {
 			fields = append(fields, settingField(r, path, f.Name, f, settings))
 			if old := formerName(f.Name); old != "" {
 				fields = append(fields, settingField(r, path, old, f, settings))

@@ -77,8 +77,20 @@ func TestDecisions(t *testing.T) {
 		"## `watch` asks for counts":              0,
 		"#5 is no heading,":                       0,
 	} {
-		if found := Decisions(heading + "\n\nIt is so.\n"); len(found) != want {
+		if found := Decisions(heading + "\n\n(2026-11-23) It is so.\n"); len(found) != want {
 			t.Errorf("%s: found %q, expected %d findings", heading, found, want)
+		}
+	}
+	ten := "(2026-11-23) It is so.\n\n" + strings.Repeat("It is.\n", 9)
+	for body, want := range map[string][]string{
+		ten:                                   nil,
+		"It is so.\n":                         {`line 5: the decision "A name" has no date`},
+		ten + "It is.\n":                      {`line 3: the decision "A name" has 11 lines`},
+		ten + "It is.\n## B name\n\nIt is.\n": {`line 3: the decision "A name" has 11 lines`, `line 19: the decision "B name" has no date`},
+	} {
+		found := Decisions("# Decisions\n\n## A name\n\n" + body)
+		if !slices.EqualFunc(found, want, strings.HasPrefix) {
+			t.Errorf("%q: found %q, expected %q", body, found, want)
 		}
 	}
 }

@@ -14,6 +14,8 @@ const (
 	MaxWords       = 40 // of a sentence
 	MaxMedianWords = 14 // of the sentences of a page
 	MaxPageLines   = 300
+	// MaxDecisionLines counts the lines of a decision without its heading and empty lines.
+	MaxDecisionLines = 10
 )
 
 // rule is a pattern that no sentence contains, and what to write instead.

@@ -18,6 +18,7 @@ var (
 	listItem    = regexp.MustCompile(`^\s*(?:[-*+]|\d+\.)\s+`)
 	example     = regexp.MustCompile(`(?m)^(?:  |\t).*$`)
 	clauseFirst = regexp.MustCompile(`^(?:How|That|Where|Whether|Which)\b[^?]*$`) // a rule has What and Who
+	dated       = regexp.MustCompile(`^\(20\d\d-\d\d-\d\d\)`)
 	reference   = regexp.MustCompile(`^\s*\[[^\]]+\]:\s`)
 )
 
@@ -66,14 +67,28 @@ func eachSentence(text string, check func(string) []string) (found []string) {
 	return found
 }
 
-// Decisions returns what is wrong with a page of decisions: as Guide without the median, and its
-// headings.
+// Decisions returns what is wrong with a page of decisions: as Guide without the median, its
+// headings, and the date and the length of each decision.
 func Decisions(text string) []string {
 	found := append(Prose(text), guideWords(text)...)
-	for i, line := range strings.Split(text, "\n") {
+	section, start, lines := "", 0, 0
+	for i, line := range append(strings.Split(text, "\n"), "# end") {
 		heading, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
 		if !is || !strings.HasPrefix(line, "#") {
+			if strings.TrimSpace(line) == "" {
+				continue
+			}
+			if lines++; section != "" && lines == 1 && !dated.MatchString(line) {
+				found = append(found, fmt.Sprintf("line %d: the decision %q has no date: begin it with (2026-11-23)", i+1, section))
+			}
 			continue
+		}
+		if section != "" && lines > MaxDecisionLines {
+			found = append(found, fmt.Sprintf("line %d: the decision %q has %d lines: at most %d", start, section, lines, MaxDecisionLines))
+		}
+		section, start, lines = "", i+1, 0
+		if strings.HasPrefix(line, "## ") {
+			section = heading
 		}
 		problems := Sentence(plain(heading))
 		if strings.HasSuffix(heading, ",") || clauseFirst.MatchString(heading) {

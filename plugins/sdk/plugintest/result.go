@@ -91,9 +91,9 @@ func (r *Result) finish(o *wire.Outcome) error {
 		r.Outcome, r.Reason = "cancelled", o.Cancelled.GetReason()
 	case *wire.Outcome_Suspended:
 		s := o.Suspended
-		r.Outcome, r.Reason, r.Signal, r.KeepLocks = "suspended", s.GetReason(), s.GetWakeOn(), s.GetKeepLocks()
+		r.Outcome, r.Reason, r.Signal, r.KeepLocks = "suspended", s.GetReason(), s.GetUntilSignal(), s.GetKeepLocks()
 		r.ResumeAfter = time.Duration(s.GetResumeAfterMs()) * time.Millisecond
-		r.Held = s.GetHeld()
+		r.Held = s.GetWindowClosed()
 		r.State = &State{Version: int(s.GetState().GetVersion()), JSON: s.GetState().GetJson()}
 	default:
 		return fmt.Errorf("an empty outcome")

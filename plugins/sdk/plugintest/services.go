@@ -171,7 +171,7 @@ func (s *services) run(ctx context.Context, start *wire.ExecStart, stdin string)
 	defer cancel()
 	return h.answer(ctx, Call{
 		Command: start.GetCommand(), Env: start.GetEnv(), Secrets: secrets, Stdin: stdin,
-		ReadOnly: start.GetReadOnly(), Fresh: start.GetFresh(),
+		ReadOnly: start.GetReadOnly(), Fresh: start.GetNewConnection(),
 	})
 }
 

@@ -1562,12 +1562,12 @@ type Suspended struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         *State                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	ResumeAfterMs int64                  `protobuf:"varint,2,opt,name=resume_after_ms,json=resumeAfterMs,proto3" json:"resume_after_ms,omitempty"`
-	WakeOn        string                 `protobuf:"bytes,3,opt,name=wake_on,json=wakeOn,proto3" json:"wake_on,omitempty"`
+	UntilSignal   string                 `protobuf:"bytes,3,opt,name=until_signal,json=untilSignal,proto3" json:"until_signal,omitempty"`
 	KeepLocks     bool                   `protobuf:"varint,4,opt,name=keep_locks,json=keepLocks,proto3" json:"keep_locks,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The worker asked for it, by Checkpoint's stop or MayStart's wait: it decides when the job continues,
-	// and resume_after_ms and wake_on say nothing.
-	Held          bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
+	// and resume_after_ms and until_signal have no meaning.
+	WindowClosed  bool `protobuf:"varint,6,opt,name=window_closed,json=windowClosed,proto3" json:"window_closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1616,9 +1616,9 @@ func (x *Suspended) GetResumeAfterMs() int64 {
 	return 0
 }
 
-func (x *Suspended) GetWakeOn() string {
+func (x *Suspended) GetUntilSignal() string {
 	if x != nil {
-		return x.WakeOn
+		return x.UntilSignal
 	}
 	return ""
 }
@@ -1637,9 +1637,9 @@ func (x *Suspended) GetReason() string {
 	return ""
 }
 
-func (x *Suspended) GetHeld() bool {
+func (x *Suspended) GetWindowClosed() bool {
 	if x != nil {
-		return x.Held
+		return x.WindowClosed
 	}
 	return false
 }
@@ -2038,14 +2038,14 @@ func (x *HostFault) GetHint() string {
 }
 
 type ExecStart struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Host      string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	Command   string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"` // given to /bin/sh
-	Env       map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	ReadOnly  bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // allowed in check mode
-	Fresh     bool                   `protobuf:"varint,5,opt,name=fresh,proto3" json:"fresh,omitempty"`                       // over a new connection
-	Stdin     bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                       // stdin messages follow; otherwise stdin is empty
-	TimeoutMs int64                  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Command       string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"` // given to /bin/sh
+	Env           map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	ReadOnly      bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`                // allowed in check mode
+	NewConnection bool                   `protobuf:"varint,5,opt,name=new_connection,json=newConnection,proto3" json:"new_connection,omitempty"` // not one of the pool
+	Stdin         bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                                      // stdin messages follow; otherwise stdin is empty
+	TimeoutMs     int64                  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	// Further variables, each with the name of a secret that the step lists. The worker puts the values in by way of the
 	// command's standard input, where no list of processes shows them. At most 256 are allowed.
 	Secrets       map[string]string `protobuf:"bytes,8,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -2111,9 +2111,9 @@ func (x *ExecStart) GetReadOnly() bool {
 	return false
 }
 
-func (x *ExecStart) GetFresh() bool {
+func (x *ExecStart) GetNewConnection() bool {
 	if x != nil {
-		return x.Fresh
+		return x.NewConnection
 	}
 	return false
 }
@@ -3259,7 +3259,7 @@ func (x *CheckpointRequest) GetGoOn() bool {
 
 type CheckpointResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why the job type should end with Suspended, held, at this state: its window has closed.
+	// Why the job type should end with Suspended, window_closed, at this state.
 	// Empty: continue. A job type that continues all the same is not interrupted.
 	Stop          string `protobuf:"bytes,1,opt,name=stop,proto3" json:"stop,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4161,15 +4161,15 @@ const file_plugin_proto_rawDesc = "" +
 	"\aEffects\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\x12\v\n" +
-	"\aPARTIAL\x10\x02\"\xc6\x01\n" +
+	"\aPARTIAL\x10\x02\"\xe1\x01\n" +
 	"\tSuspended\x12-\n" +
 	"\x05state\x18\x01 \x01(\v2\x17.turnus.plugin.v1.StateR\x05state\x12&\n" +
-	"\x0fresume_after_ms\x18\x02 \x01(\x03R\rresumeAfterMs\x12\x17\n" +
-	"\awake_on\x18\x03 \x01(\tR\x06wakeOn\x12\x1d\n" +
+	"\x0fresume_after_ms\x18\x02 \x01(\x03R\rresumeAfterMs\x12!\n" +
+	"\funtil_signal\x18\x03 \x01(\tR\vuntilSignal\x12\x1d\n" +
 	"\n" +
 	"keep_locks\x18\x04 \x01(\bR\tkeepLocks\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04held\x18\x06 \x01(\bR\x04held\"#\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12#\n" +
+	"\rwindow_closed\x18\x06 \x01(\bR\fwindowClosed\"#\n" +
 	"\tCancelled\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x99\x01\n" +
 	"\rSignalRequest\x128\n" +
@@ -4194,13 +4194,13 @@ const file_plugin_proto_rawDesc = "" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x16\n" +
 	"\x06before\x18\x03 \x01(\bR\x06before\x12\x12\n" +
-	"\x04hint\x18\x04 \x01(\tR\x04hint\"\x91\x03\n" +
+	"\x04hint\x18\x04 \x01(\tR\x04hint\"\xa2\x03\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x126\n" +
 	"\x03env\x18\x03 \x03(\v2$.turnus.plugin.v1.ExecStart.EnvEntryR\x03env\x12\x1b\n" +
-	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\x14\n" +
-	"\x05fresh\x18\x05 \x01(\bR\x05fresh\x12\x14\n" +
+	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12%\n" +
+	"\x0enew_connection\x18\x05 \x01(\bR\rnewConnection\x12\x14\n" +
 	"\x05stdin\x18\x06 \x01(\bR\x05stdin\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\a \x01(\x03R\ttimeoutMs\x12B\n" +

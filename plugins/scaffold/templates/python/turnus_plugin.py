@@ -44,9 +44,9 @@ class Failed(Exception):
 class Suspend(Exception):
     """Parks the job: it is called again after so many seconds, with run.state set to state."""
 
-    def __init__(self, state, after, reason="", held=False):
+    def __init__(self, state, after, reason="", window_closed=False):
         super().__init__(reason)
-        self.state, self.after, self.held = state, after, held
+        self.state, self.after, self.window_closed = state, after, window_closed
 
 
 class Cancelled(Exception):
@@ -220,7 +220,7 @@ class Run(_Reports):
         got = self._ask(self._worker.checkpoint, pb.CheckpointRequest(name=name, state=kept))
         self.state = state
         if got.stop:
-            raise Suspend(state, 0, got.stop, held=True)
+            raise Suspend(state, 0, got.stop, window_closed=True)
 
     # how it ends
 
@@ -484,7 +484,7 @@ class Plugin:
             return pb.Outcome(cancelled=pb.Cancelled(reason="cancelled"))
         except Suspend as err:
             state = pb.State(version=job.state_version, json=json.dumps(err.state).encode())
-            return pb.Outcome(suspended=pb.Suspended(state=state, resume_after_ms=int(err.after * 1000), reason=str(err), held=err.held))
+            return pb.Outcome(suspended=pb.Suspended(state=state, resume_after_ms=int(err.after * 1000), reason=str(err), window_closed=err.window_closed))
         outputs = json.dumps(run.outputs).encode() if run.outputs else b""
         return pb.Outcome(done=pb.Done(changed=run.was_changed, skipped=run.skipped, reason=run.reason, outputs=outputs))
 
