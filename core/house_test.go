@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -357,5 +358,57 @@ func TestEachInvariantNamesItsTestAndItsControl(t *testing.T) {
 	forged := "| 1. a | `TestNoTest` | in it |\n| 2. a | `TestFaultT2NoTestSleeps` | none |\n| 3. a | - | in it |\n| 4. a | `TestFaultT2NoTestSleeps` | in it |\n"
 	if bad := incomplete(forged, tests); !slices.Equal(bad, []string{"1", "2", "3"}) {
 		t.Errorf("negative control: %v", bad)
+	}
+}
+
+var (
+	faultTest  = regexp.MustCompile(`\bfunc Test(?:Lab)?FaultS(\d+)[A-Z]`)
+	namedFault = regexp.MustCompile("`Test(?:Lab)?FaultS(\\d+)[A-Z]")
+)
+
+// unnamedFaults returns the numbers of faults that no test named on the page attacks.
+func unnamedFaults(page string, faults []int) (unnamed []int) {
+	named := map[string]bool{}
+	for _, test := range namedFault.FindAllStringSubmatch(page, -1) {
+		named[test[1]] = true
+	}
+	for _, fault := range faults {
+		if !named[strconv.Itoa(fault)] {
+			unnamed = append(unnamed, fault)
+		}
+	}
+	return unnamed
+}
+
+func TestThreatModelNamesATestOfEachFault(t *testing.T) {
+	var faults []int
+	goFiles(t, func(path string, src []byte) {
+		if !strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		for _, test := range faultTest.FindAllStringSubmatch(string(src), -1) {
+			fault, err := strconv.Atoi(test[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			faults = append(faults, fault)
+		}
+	})
+	slices.Sort(faults)
+	if faults = slices.Compact(faults); len(faults) != 17 {
+		t.Errorf("tests attack the faults %v, expected S1 to S17", faults)
+	}
+	text, err := os.ReadFile(filepath.Join(root(t), "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unnamed := unnamedFaults(string(text), faults); len(unnamed) > 0 {
+		t.Errorf("docs/security.md names no test of the faults %v; add one to Tests of these guards", unnamed)
+	}
+	forged := namedFault.ReplaceAllStringFunc(string(text), func(test string) string {
+		return strings.Replace(test, "FaultS2", "FaultS1", 1)
+	})
+	if unnamed := unnamedFaults(forged, faults); !slices.Equal(unnamed, []int{2}) {
+		t.Errorf("negative control: a page without S2 lacks %v, expected [2]", unnamed)
 	}
 }

@@ -175,10 +175,37 @@ func TestAgent(t *testing.T) {
 	if out, err := run(t, p, s.Host("web1"), "env"); err != nil || strings.Contains(out, "SSH_AUTH_SOCK=") {
 		t.Errorf("no login, or the agent is forwarded: %v\n%s", err, out)
 	}
+	if out := envWithForwardedAgent(t, s, ring); !strings.Contains(out, "SSH_AUTH_SOCK=") {
+		t.Errorf("negative control: this server forwards no agent at all:\n%s", out)
+	}
 	offers(&p.cfg).Identities = []string{file} // the agent signs for a named key that is encrypted
 	if _, err := run(t, p, s.Host("web2"), "true"); err != nil {
 		t.Error(err)
 	}
+}
+
+// envWithForwardedAgent returns the environment on the host of a client that forwards its agent.
+func envWithForwardedAgent(t *testing.T, s *servers.SSHD, ring agent.Agent) string {
+	t.Helper()
+	client, err := ssh.Dial("tcp", s.Addr(), &ssh.ClientConfig{
+		User: s.User, Auth: []ssh.AuthMethod{ssh.PublicKeysCallback(ring.Signers)}, HostKeyCallback: ssh.FixedHostKey(s.HostKey),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	session, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(agent.ForwardToAgent(client, ring), agent.RequestAgentForwarding(session)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := session.Output("env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }
 
 func TestPassword(t *testing.T) {

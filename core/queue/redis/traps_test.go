@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
@@ -182,4 +183,53 @@ func TestTrapOneStepSignalsAWholeFleet(t *testing.T) {
 	}
 	b.has("0", "exists", b.run(no, "xSuspended"), b.run(no, "xEvents"))
 	b.sound()
+}
+
+// costOfTurns returns how many commands 20 turns run that lease 64 jobs each, and acknowledge those
+// of the turn before.
+func (b bench) costOfTurns(s, run string, beside func()) int {
+	b.Helper()
+	const turns, batch = 20, 64
+	b.submit(run, turns*batch)
+	var acks []queue.Ack
+	before := b.calls()
+	for range turns {
+		leases := b.turn(s, batch, acks...).Leases
+		if len(leases) != batch {
+			b.Fatalf("%d jobs were leased, expected %d", len(leases), batch)
+		}
+		acks = acks[:0]
+		for _, l := range leases {
+			acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed})
+		}
+		beside()
+	}
+	return b.calls() - before
+}
+
+// TestCostIsFlatInJobsInFlight counts commands, not their time: BenchmarkInFlight shows a command
+// that reads more.
+func TestCostIsFlatInJobsInFlight(t *testing.T) {
+	t.Parallel()
+	const held = 10_000
+	beside := func(inFlight int) (b bench, s string) {
+		b = patient(t)
+		holder := b.open()
+		b.submit("held", inFlight+1) // this run also has a pending job if none is in flight
+		b.lease(holder, inFlight)
+		return b, b.open()
+	}
+	b, s := beside(0)
+	alone := b.costOfTurns(s, "work", func() {})
+	b, s = beside(held)
+	flat := func(cost int) bool { return cost <= alone+alone/10+20 }
+	if cost := b.costOfTurns(s, "work", func() {}); !flat(cost) {
+		t.Errorf("turns beside %d jobs in flight run %d commands, %d without them", held, cost, alone)
+	}
+	each := func() { // what a turn would do that reads each job in flight
+		b.do("eval", "for i = 1, ARGV[1] do redis.call('HEXISTS', KEYS[1], i) end", 1, b.key("kIDs"), held)
+	}
+	if cost := b.costOfTurns(s, "more", each); flat(cost) {
+		t.Errorf("negative control: turns that read each job in flight count as flat: %d commands, %d without them", cost, alone)
+	}
 }
