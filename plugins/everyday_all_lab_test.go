@@ -230,7 +230,7 @@ func (l *everydayLab) killed(t *testing.T, s everyday, want string, state func()
 	lab(t, l.m, "find /etc /srv /home -name '.turnus-??????????????????????????' -prune -exec rm -rf {} +")
 }
 
-// litter is what a host keeps of work that was cut: the part file of an upload, a folder beside a
+// litter matches the remains of work that was cut: the part file of an upload, a folder beside a
 // file if the shell was killed, and locks of useradd. The next useradd ignores them, because their
 // process has ended.
 var litter = regexp.MustCompile(`\n([^\n/]+\.part\.[0-9a-f]{12}|\.turnus-[a-z2-7]{26}|/etc/[a-z]+\.lock)\b`)

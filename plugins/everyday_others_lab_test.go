@@ -147,8 +147,8 @@ sed -i 's/sleep 1000/false/' /etc/init.d/brief
 sed -i /USE_PROCD/d /etc/init.d/plain
 chmod 755 /etc/rc.common /etc/init.d/*`
 
-// A service under scripts of OpenWrt. A script that cannot say whether its service runs is never
-// believed to run: its state is refused, and it can be enabled and restarted.
+// A service under scripts of OpenWrt. A script that cannot report whether its service runs is
+// not taken for a running one: its state is refused, and it can be enabled and restarted.
 func TestLabServiceOfProcd(t *testing.T) {
 	t.Parallel()
 	m := servers.BareMachine(t)

@@ -30,8 +30,8 @@ type labOrder struct {
 
 	KillAt    string        // the worker kills itself when a checkpoint's state holds this text
 	KillAfter time.Duration // so long afterwards
-	// KillCall kills it before this call of the job type or of the host, from 1: with KillAfter so long
-	// after the call began. One more than there are calls kills it after the last one.
+	// KillCall kills it before this call of the job type or of the host, from 1. With KillAfter that
+	// is so long after the call began. One more than there are calls kills it after the last one.
 	KillCall int
 }
 

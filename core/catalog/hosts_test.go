@@ -344,9 +344,9 @@ func TestOneOfSeveralServersAsks(t *testing.T) {
 	})
 }
 
-// A run ends on the hosts, at the addresses, with which it was launched, although other settings ask
-// the source for other ones meanwhile. Controls: later launches are on the new hosts, and a retry
-// leaves out those that are gone.
+// A run ends on the hosts and addresses of its launch, although other settings ask the source for
+// other ones meanwhile. Controls: later launches are on the new hosts, and a retry leaves out those
+// that are gone.
 func TestASourceIsSwappedUnderARun(t *testing.T) {
 	fake(t, func(l *lab) {
 		s := newCMDB(0)

@@ -15,8 +15,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// The managers of small systems, with the words of the real ones: packages and versions are lines of
-// files, $DB/upstream is what their servers have, and $DB/lists/index what the last update fetched.
+// The managers of small systems, with the messages of the real ones. Packages and versions are
+// lines of files: $DB/installed, $DB/upstream of the servers, and $DB/lists of the last update.
 const (
 	asApk = `while [ $# -gt 0 ]; do
   case $1 in --wait) shift ;; -u) up=1 ;; -s) sim=1 ;; -*) ;; add | del | update | info) verb=$1 ;; *) names="$names $1" ;; esac
@@ -103,7 +103,7 @@ func (h *small) aged(names ...string) {
 	}
 }
 
-// ask is what the host reports. It changes nothing.
+// ask returns the report of the host. It changes nothing.
 func (h *small) ask(p Params) look {
 	h.Helper()
 	before := h.read("installed") + h.read("log")
@@ -154,8 +154,8 @@ func eachSmall(t *testing.T, f func(h *small)) {
 	}
 }
 
-// apk and opkg bring a package to each state, and report before what they do and afterwards nothing.
-// The programs are not the real ones.
+// apk and opkg bring a package to each state. They report the change before it, and nothing after
+// it. The programs are not the real ones.
 func TestSmallManagers(t *testing.T) {
 	t.Parallel()
 	eachSmall(t, func(h *small) {

@@ -6,8 +6,10 @@ package service
 //
 // It prints "waits" for a service that died and that systemd starts again later, "enabled" for one
 // that starts with the host, "static" for one that systemd can neither enable nor disable, and
-// "undo" for one that can be disabled, and "unseen" for one that cannot say whether it runs: a
-// script of OpenWrt without procd prints its help when it is asked.
+// "undo" for one that can be disabled.
+//
+// It prints "unseen" for one that cannot report whether it runs. A script of OpenWrt without procd
+// prints its help, with exit code 0, when it is asked.
 const lookScript = `LC_ALL=C; export LC_ALL
 enabled() { echo enabled; echo undo; }
 if [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; then

@@ -63,7 +63,7 @@ next start of the host is not enabled.
 step. In check mode it counts as a change if an earlier step would change the host, because that
 step may install it.
 
-On OpenWrt a script that does not use procd cannot say whether its service runs. The step refuses
+On OpenWrt a script that does not use procd cannot report a running service. The step refuses
 ` + "`started`" + ` and ` + "`stopped`" + ` for it: use ` + "`restarted`" + `, or ` + "`enabled`" + ` alone.
 `
 
@@ -73,7 +73,7 @@ type status struct {
 	known, active, enabled bool
 	static, undo           bool // static: it can be neither enabled nor disabled; undo: it can be disabled
 	waits                  bool // it died, and is started again later
-	unseen                 bool // it cannot say whether it runs
+	unseen                 bool // it cannot report whether it runs
 }
 
 // starts reports whether the service starts, or does not, with the host as far as that can be set.
@@ -104,7 +104,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 		return r.Lacks("the host has no service %s (%s): install it first, or correct the name", p.Name, now.init)
 	}
 	if now.unseen && (p.State == "started" || p.State == "stopped") {
-		return sdk.Failf("service %s: its script does not use procd, and cannot say whether the service runs: expected state restarted, or enabled alone", p.Name).Effects(sdk.EffectsNone)
+		return sdk.Failf("service %s: its script does not use procd, and cannot report a running service: expected state restarted, or enabled alone", p.Name).Effects(sdk.EffectsNone)
 	}
 	actions := decide(p, now)
 	if len(actions) == 0 {
