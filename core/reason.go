@@ -24,7 +24,7 @@ const (
 	Refused          ReasonCode = "refused"           // a trigger: its run is not valid
 	NotLaunched      ReasonCode = "not_launched"      // a trigger: its launch failed until it was too late
 	Overlap          ReasonCode = "overlap"           // a trigger or run: another trigger of its schedule takes its place
-	SourceStale      ReasonCode = "source_stale"      // a source: its last good hosts are older than its max_age, and launches on them are refused
+	SourceStale      ReasonCode = "source_stale"      // a source: its last good hosts are older than its max_age or of other settings, and launches on them are refused
 
 	// Of a host that waits.
 	AwaitsApproval ReasonCode = "approval"      // its run, or its wave, waits for a person

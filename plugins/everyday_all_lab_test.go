@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -62,8 +63,8 @@ const elsewhereProven = "command script http fetch facts assert wait reboot conf
 // Every everyday job type over a real OpenSSH, as the worker calls it. Check mode changes nothing
 // and has the outcome of the run. A second run is unchanged, in one round trip. A login with sudo
 // gets the same state in as many round trips. On a full disk the step fails, and with room a retry
-// finishes it, as it does after its worker was killed before a call of the host. Control: a job
-// type without a row fails the test.
+// finishes it, as it does after its worker was killed before a call of the host, during one, or
+// after the last. Control: a job type without a row fails the test.
 func TestLabEverydayJobTypes(t *testing.T) {
 	t.Parallel()
 	for _, pkg := range []string{"git", "sudo", "dpkg-scanpackages"} {
@@ -98,6 +99,7 @@ type everydayLab struct {
 	supervisor *host.Supervisor
 	key, files string
 	root, ops  core.Host
+	fence      uint64 // of the last call
 }
 
 func newEverydayLab(t *testing.T) *everydayLab {
@@ -140,7 +142,7 @@ func (l *everydayLab) call(t *testing.T, s everyday, check, become bool) (host.O
 	before := trips()
 	c := host.Call{
 		Job: core.JobID{Run: "run"}, Step: "step", Attempt: 1, Type: s.uses, Params: raw, Host: l.root, Check: check, Untouched: check, Diff: check, Key: "key", Files: l.files,
-		Sink: func(host.Event) {},
+		Queue: "lab", Fence: l.next(), Sink: func(host.Event) {},
 	}
 	if become {
 		c.Host, c.Become = l.ops, core.Become{User: "root"}
@@ -152,6 +154,12 @@ func (l *everydayLab) call(t *testing.T, s everyday, check, become bool) (host.O
 		t.Fatalf("%s %v: %v", s.uses, s.with, err)
 	}
 	return out, trips() - before
+}
+
+// next is the fence of a new lease: the host ends what those before it left running.
+func (l *everydayLab) next() uint64 {
+	l.fence++
+	return l.fence
 }
 
 func good(o host.Outcome) bool { return !o.Failed && !o.Unreachable && !o.Lost && !o.Skipped }
@@ -189,28 +197,43 @@ func (l *everydayLab) prove(t *testing.T, s everyday) {
 	}
 }
 
-// killed kills the worker before the call, and before each of its calls of the host.
+// killed kills the worker before the call, before each of its calls of the host and after the last,
+// and while the host works for each.
 func (l *everydayLab) killed(t *testing.T, s everyday, want string, state func() string) {
 	t.Helper()
 	raw, err := json.Marshal(s.with)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := 1; ; at++ {
-		lab(t, l.m, s.before)
-		w := startWorker(t, labOrder{Type: s.uses, Key: l.key, Host: l.root, Params: raw, Files: l.files, KillCall: at})
-		err := w.cmd.Wait()
-		if err == nil { // it has ended before
-			if at < 3 {
-				t.Errorf("the worker was not killed at call %d: %s", at, w.out.String())
+	for _, after := range []time.Duration{0, 20 * time.Millisecond} {
+		var last host.Outcome
+		trips := 0
+		for at := 1; ; at++ {
+			lab(t, l.m, s.before)
+			w := startWorker(t, labOrder{Type: s.uses, Key: l.key, Host: l.root, Params: raw, Files: l.files, Fence: l.next(), KillCall: at, KillAfter: after})
+			if err := w.cmd.Wait(); err == nil { // it has ended before
+				if after == 0 && (at < 4 || last.Changed || trips != 1) {
+					t.Errorf("killed after the last of %d calls: %+v in %d round trips: %s", at-1, last, trips, w.out.String())
+				}
+				break
 			}
-			return
-		}
-		if got, _ := l.call(t, s, false, false); !good(got) || state() != want {
-			t.Errorf("killed before call %d: %+v, then %q, expected %q", at, got, state(), want)
+			last, trips = l.call(t, s, false, false)
+			now := state()
+			if after > 0 {
+				now = litter.ReplaceAllString(now, "")
+			}
+			if !good(last) || now != want {
+				t.Errorf("killed %v after the beginning of call %d: %+v, then %q, expected %q", after, at, last, now, want)
+			}
 		}
 	}
+	lab(t, l.m, "find /etc /srv /home -name '.turnus-??????????????????????????' -prune -exec rm -rf {} +")
 }
+
+// litter matches the remains of work that was cut: the part file of an upload, a folder beside a
+// file if the shell was killed, and locks of useradd. The next useradd ignores them, because their
+// process has ended.
+var litter = regexp.MustCompile(`\n([^\n/]+\.part\.[0-9a-f]{12}|\.turnus-[a-z2-7]{26}|/etc/[a-z]+\.lock)\b`)
 
 // full runs the step where its folder has no byte left, and again with room.
 func (l *everydayLab) full(t *testing.T, s everyday, want string, state func() string) {

@@ -113,6 +113,65 @@ chmod 755 /etc/init.d/demo /etc/init.d/brief`)
 	})
 }
 
+// openwrt makes scripts as those of OpenWrt, by a small /etc/rc.common: demo and brief use procd,
+// plain does not, and answers a command that it does not know with its help and exit code 0.
+const openwrt = `set -e
+mkdir -p /etc/rc.d
+cat >/etc/rc.common <<'END'
+#!/bin/sh
+script=$1 name=${1##*/} action=${2:-help}
+enable() { ln -sf "../init.d/$name" "/etc/rc.d/S$START$name"; }
+disable() { rm -f /etc/rc.d/S??"$name" /etc/rc.d/K??"$name"; }
+enabled() { [ -x "/etc/rc.d/S$START$name" ]; }
+restart() { stop; start; }
+reload() { restart; }
+help() { printf 'Syntax: %s [command]\n\nAvailable commands:\n\tstart\tStart the service\n' "$script"; }
+. "$script"
+case "$USE_PROCD$action" in
+1running) kill -0 "$(cat "/run/$name.pid")" 2>/dev/null && [ "$(cat "/proc/$(cat "/run/$name.pid")/comm")" != false ] ;;
+*start | *stop | *restart | *reload | *enable | *disable | *enabled) $action ;;
+*) help ;;
+esac
+END
+for name in demo brief plain; do
+  cat >/etc/init.d/$name <<'END'
+#!/bin/sh /etc/rc.common
+START=90
+USE_PROCD=1
+start() { [ -s /run/NAME.pid ] && kill -0 "$(cat /run/NAME.pid)" 2>/dev/null || { setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $! >/run/NAME.pid; }; }
+stop() { kill "$(cat /run/NAME.pid)" 2>/dev/null; rm -f /run/NAME.pid; }
+END
+  sed -i "s/NAME/$name/g" /etc/init.d/$name
+done
+sed -i 's/sleep 1000/false/' /etc/init.d/brief
+sed -i /USE_PROCD/d /etc/init.d/plain
+chmod 755 /etc/rc.common /etc/init.d/*`
+
+// A service under scripts of OpenWrt. A script that cannot report whether its service runs is
+// not taken for a running one: its state is refused, and it can be enabled and restarted.
+func TestLabServiceOfProcd(t *testing.T) {
+	t.Parallel()
+	m := servers.BareMachine(t)
+	lab(t, m, openwrt)
+	kit := on(t, m, service.Def())
+	state := func() string {
+		return lab(t, m, "/etc/init.d/demo running && echo runs; ls /etc/rc.d")
+	}
+	serve(t, kit, state, []played{
+		{sdk.With{"name": "demo", "state": "stopped"}, "unchanged", ""},
+		{sdk.With{"name": "demo", "state": "started", "enabled": true}, "changed", "runs\nS90demo"},
+		{sdk.With{"name": "demo", "enabled": false}, "changed", "runs"},
+		{sdk.With{"name": "demo", "state": "stopped", "enabled": true}, "changed", "S90demo"},
+		{sdk.With{"name": "demo", "state": "restarted", "enabled": false}, "changed", "runs"},
+		{sdk.With{"name": "nosuch", "state": "started"}, "failed", "runs"},
+		{sdk.With{"name": "brief", "state": "started"}, "failed", "runs"},
+		{sdk.With{"name": "plain", "state": "started"}, "failed", "runs"},
+		{sdk.With{"name": "plain", "state": "stopped"}, "failed", "runs"},
+		{sdk.With{"name": "plain", "enabled": true}, "changed", "runs\nS90plain"},
+		{sdk.With{"name": "plain", "state": "restarted"}, "changed", "runs\nS90plain"},
+	})
+}
+
 // rpms makes a repository with versions of the package demo and its dependency; dnf knows no other,
 // and apt is gone.
 const rpms = `set -e

@@ -26,11 +26,16 @@ type labOrder struct {
 	Params json.RawMessage
 	Files  string
 	State  string // file; empty: none is kept
+	Fence  uint64 // of the queue lab; 0: hosts compare no fences
 
 	KillAt    string        // the worker kills itself when a checkpoint's state holds this text
 	KillAfter time.Duration // so long afterwards
-	KillCall  int           // it kills itself before this call of the job type or of the host, from 1
+	// KillCall kills it before this call of the job type or of the host, from 1. With KillAfter that
+	// is so long after the call began. One more than there are calls kills it after the last one.
+	KillCall int
 }
+
+func killSelf() error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 
 func workerMain(file string) {
 	raw, err := os.ReadFile(file)
@@ -57,10 +62,17 @@ func work(order labOrder) error {
 	call := host.Call{
 		Job: core.JobID{Run: "run"}, Step: "push", Attempt: 1, Type: order.Type, Params: order.Params, Host: order.Host, Key: "worker", Fence: 1, Files: order.Files,
 	}
+	if order.Fence > 0 {
+		call.Queue, call.Fence = "lab", order.Fence
+	}
 	if order.KillCall > 0 {
 		call.Live = func() error {
-			if order.KillCall--; order.KillCall == 0 {
-				return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			order.KillCall--
+			switch {
+			case order.KillCall == 0 && order.KillAfter > 0:
+				time.AfterFunc(order.KillAfter, func() { _ = killSelf() })
+			case order.KillCall == 0:
+				return killSelf()
 			}
 			return nil
 		}
@@ -71,6 +83,9 @@ func work(order labOrder) error {
 		}
 	}
 	got, err := supervisor.Run(ctx, call)
+	if order.KillCall == 1 && order.KillAfter == 0 { // after its last call, before anybody has its outcome
+		return killSelf()
+	}
 	for err == nil && got.Suspended {
 		if err = call.Checkpoint(ctx, *got.State); err != nil {
 			break
@@ -111,7 +126,7 @@ func follow(call *host.Call, order labOrder) error {
 			err = os.Rename(file+".part", file)
 		}
 		if err == nil && order.KillAt != "" && strings.Contains(string(s.JSON), order.KillAt) {
-			time.AfterFunc(order.KillAfter, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+			time.AfterFunc(order.KillAfter, func() { _ = killSelf() })
 		}
 		return err
 	}

@@ -178,8 +178,8 @@ func (c *Catalog) unfetched(scope ledger.Scope, err error) error {
 }
 
 // fresh refuses a launch with hosts, also of hosts('…') or a step's on, of a source whose last good
-// generation is older than its max_age, with a *sources.StaleError. Why it is so is for those who
-// may see the source: it may name other hosts.
+// generation is older than its max_age or of other settings, with a *sources.StaleError. Why it is
+// so is for those who may see the source: it may name other hosts.
 func (c *Catalog) fresh(now *Current, l *launch.Launch, scope ledger.Scope) error {
 	if len(now.hosts.source) == 0 {
 		return nil

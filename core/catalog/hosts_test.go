@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
 )
 
 // cmdb is a system with hosts.
@@ -341,4 +342,97 @@ func TestOneOfSeveralServersAsks(t *testing.T) {
 		defer stop3()
 		l.until("a restart has its hosts", func() bool { return again.Set() != nil && l.hosts(again) == 7 })
 	})
+}
+
+// A run ends on the hosts and addresses of its launch, although other settings ask the source for
+// other ones meanwhile. Controls: later launches are on the new hosts, and a retry leaves out those
+// that are gone.
+func TestASourceIsSwappedUnderARun(t *testing.T) {
+	fake(t, func(l *lab) {
+		s := newCMDB(0)
+		s.has(0, "n1", `{"address": "127.0.1.1"}`, "n2", `{"address": "127.0.1.2"}`, "n3", `{"address": "127.0.1.3"}`, "n4", `{"address": "127.0.1.4"}`)
+		c, stop := l.server("s1", s.of("s1"))
+		defer func() { stop() }()
+		d := docs("cron: 0 3 1 1 *")
+		d[1].Data = append(d[1].Data, "strategy: {waves: [2, 100%]}\n"...)
+		l.apply(c, d, 0)
+		l.until("its hosts are here", func() bool { return len(c.Set().Inventory.Hosts) == 6 })
+		first := l.source(c).State.ID
+		run, err := c.TriggerSchedule(l.Context(), ledger.AllTenants(), "bob", patch, "k", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := l.queue.Open(l.Context(), "node of the first wave")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var acks []queue.Ack
+		l.until("the first wave has begun", func() bool {
+			res, err := l.queue.Turn(l.Context(), queue.Turn{Session: node, Want: 2 - len(acks)})
+			for _, lease := range res.Leases {
+				acks = append(acks, queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: core.Changed})
+			}
+			return err == nil && len(acks) == 2
+		})
+		if _, err := l.queue.Turn(l.Context(), queue.Turn{Session: node, Acks: acks}); err != nil {
+			t.Fatal(err)
+		}
+		done := func(n int) func() bool {
+			return func() bool {
+				r, err := l.ledger.Run(l.Context(), ledger.AllTenants(), run.ID)
+				return err == nil && r.Outcomes[core.Changed] == n && r.Complete() == (n == 6)
+			}
+		}
+		l.until("two of six are done", done(2))
+
+		stop()
+		s.has(0, "n1", `{"address": "127.0.9.1"}`, "n2", `{"address": "127.0.9.2"}`)
+		s.failing(errors.New("no route"))
+		c, stop = l.server("s2", func(cfg *catalog.Config) {
+			s.of("s2")(cfg)
+			cfg.Sources[0].URL.Host = "other.example"
+		})
+		l.until("the other system was asked", func() bool { return s.times("s2") > 0 && l.source(c).State.Failed != "" })
+		if _, err := l.selects(c, ledger.AllTenants()); !isOther(err) {
+			t.Errorf("a launch before the other system gave hosts: %v", err)
+		}
+		s.failing(nil)
+		l.until("a generation waits", func() bool { return l.source(c).State.Waiting != nil })
+		if _, err := c.ApproveSource(l.Context(), ledger.AllTenants(), "ann", "cmdb", l.source(c).State.Waiting.ID); err != nil {
+			t.Fatal(err)
+		}
+		if names, err := l.selects(c, ledger.AllTenants()); err != nil || !slices.Equal(names, []string{"a1", "b1", "n1", "n2"}) {
+			t.Errorf("a launch after it: %v, %v", names, err)
+		}
+		if h, _ := c.Set().Inventory.Host("n1"); h.Address != "127.0.9.1" {
+			t.Errorf("n1 is at %s", h.Address)
+		}
+
+		if !done(2)() {
+			t.Error("the run did not wait for a worker")
+		}
+		defer l.node()()
+		l.until("the run has ended on its six hosts", done(6))
+		made, hosts := l.launched(run.ID)
+		if want := "a1=127.0.0.1 b1=127.0.0.2 n1=127.0.1.1 n2=127.0.1.2 n3=127.0.1.3 n4=127.0.1.4"; hosts != want {
+			t.Errorf("the hosts of the run are %s, expected %s", hosts, want)
+		}
+		if uses := made.Snapshot.Sources; len(uses) != 1 || uses[0].Generation != first {
+			t.Errorf("the sources of the run are %+v, expected generation %s", uses, first)
+		}
+		now := c.Current()
+		playbook, _ := now.Set.Playbook("patch")
+		again, err := c.Prepare(l.Context(), now, playbook, catalog.Request{Playbook: "patch"}, catalog.Launching{Scope: ledger.AllTenants(), Only: func(h core.Host) bool {
+			return slices.ContainsFunc(made.Hosts, func(had core.Host) bool { return had.Name == h.Name && strings.HasPrefix(h.Name, "n") })
+		}})
+		if err != nil || len(again.Hosts) != 2 {
+			t.Errorf("a retry on the hosts of the source: %+v, %v", again, err)
+		}
+	})
+}
+
+// isOther reports whether a launch is refused because other settings gave the hosts.
+func isOther(err error) bool {
+	stale, ok := errors.AsType[*sources.StaleError](err)
+	return ok && stale.Other
 }

@@ -62,7 +62,8 @@ type upload struct {
 // its hash on the host, given mode and owner, then renamed over PATH. It goes
 // over SFTP, and through cat where there is no SFTP. A transfer that failed is
 // never resumed, since a part's length proves nothing (pkg/sftp#472), and its
-// part file is removed as far as the host can be reached.
+// part file is removed as far as the host can be reached. The part file of a
+// worker that was killed stays.
 //
 // Put.Size 0 means an empty file.
 func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (Written, error) {

@@ -188,7 +188,7 @@ func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], c sdk.Command
 // The last line of a package manager if another process has its lock, and the line that names it.
 var (
 	locked = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^E: Unable to (acquire|lock)|^held by process |ould not lock `)
+		return regexp.MustCompile(`^E: Unable to (acquire|lock)|^held by process |ould not lock |^ERROR: (Unable to lock|Failed to open apk) database: Resource temporarily unavailable`)
 	})
 	heldBy = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`held by process (\d+)(?: \(([^()]+)\))?`) })
 )

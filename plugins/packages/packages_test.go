@@ -115,6 +115,8 @@ func TestLockFailure(t *testing.T) {
 		"lists of apt":   {"E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)\n", "E: Unable to lock directory /var/lib/apt/lists/", "`ps -fp 7`"},
 		"dnf":            {"metadata already locked by 12\nheld by process 12 (dnf)\n", "held by process 12 (dnf)", "process 12 (dnf) has the lock"},
 		"opkg":           {"", "opkg_conf_load: Could not lock /var/lock/opkg.lock: Resource temporarily unavailable.", "another process has the lock"},
+		"apk":            {"", "ERROR: Failed to open apk database: Resource temporarily unavailable", "another process has the lock"},
+		"apk of nobody":  {"", "ERROR: Failed to open apk database: Permission denied", ""},
 		"after a wait":   {apt, "E: Unable to locate package nosuch", ""},
 		"something else": {"", "dpkg: error processing package demo", ""},
 	} {

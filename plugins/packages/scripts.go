@@ -13,7 +13,11 @@ package packages
 // "nolists" is that the host has no lists of packages at all.
 const askScript = `LC_ALL=C; export LC_ALL
 ` + lockScript + thereScript + `lists() { for l in "$@"; do [ -e "$l" ] && return; done; echo nolists; }
-old() { [ "$refresh" -gt 0 ] && [ -z "$(find "$@" -newermt "-$refresh seconds" 2>/dev/null | head -n 1)" ] && echo stale; }
+old() { # stale unless one of the files or folders has changed since; find of busybox has no -newermt
+  [ "$refresh" -gt 0 ] || return
+  for l in "$@"; do t=$(date -r "$l" +%s 2>/dev/null) && [ $(($(date +%s) - t)) -lt "$refresh" ] && return; done
+  echo stale
+}
 if command -v apt-get >/dev/null 2>&1; then
   echo "manager apt"
   old /var/lib/apt/lists /var/lib/apt/lists/partial
@@ -62,7 +66,7 @@ elif command -v dnf >/dev/null 2>&1 || command -v yum >/dev/null 2>&1; then
   [ -z "$want" ] || patient "$dnf" -q -C --setopt=exit_on_lock=1 --assumeno install -- $want 2>&1 | sed -n -e '/^Error: Unable to find/s/^Error: /failed /p' -e '/^Error: Cache-only/s/^Error: /failed /p'
 elif command -v apk >/dev/null 2>&1; then
   echo "manager apk"
-  old /lib/apk /var/cache/apk
+  old /var/cache/apk/.turnus-refreshed # each install writes into /lib/apk
   lists /var/cache/apk/APKINDEX.* /lib/apk/db/APKINDEX.* /etc/apk/cache/APKINDEX.*
   for p in "$@"; do
     if apk info -q -e "$p" >/dev/null 2>&1; then have=1; else have=; fi
@@ -75,7 +79,7 @@ elif command -v apk >/dev/null 2>&1; then
   done
 elif command -v opkg >/dev/null 2>&1; then
   echo "manager opkg"
-  old /var/opkg-lists
+  old /var/opkg-lists /tmp/opkg-lists /usr/lib/opkg/lists /var/lib/opkg/lists /var/opkg-lists/* /tmp/opkg-lists/* /usr/lib/opkg/lists/* /var/lib/opkg/lists/*
   lists /var/opkg-lists/* /tmp/opkg-lists/* /usr/lib/opkg/lists/* /var/lib/opkg/lists/*
   for p in "$@"; do
     have=$(opkg status "$p" 2>/dev/null | sed -n '/^Version: /{s///;h;}; /^Status: .* installed/{g;p;}')
@@ -137,7 +141,7 @@ dnf)
   esac ;;
 apk)
   case $state in
-  refresh) apk --wait "$wait" update -q ;;
+  refresh) apk --wait "$wait" update -q && mkdir -p /var/cache/apk && touch /var/cache/apk/.turnus-refreshed ;;
   absent) apk --wait "$wait" del -q "$@" ;;
   present) apk --wait "$wait" add -q "$@" ;;
   latest) apk --wait "$wait" add -q -u "$@" ;;

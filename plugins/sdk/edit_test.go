@@ -118,3 +118,36 @@ func TestLacks(t *testing.T) {
 		}
 	}
 }
+
+// A signal to the script and its program, as of a host that ends what a killed worker left running,
+// leaves no folder behind: neither while the folder is made, nor while it is removed.
+func TestReplaceTextLeavesNothingAfterASignal(t *testing.T) {
+	path := os.Getenv("PATH")
+	for program, want := range map[string]string{"mkdir": "a", "rm": "a!"} {
+		bin, dir := t.TempDir(), t.TempDir()
+		file := filepath.Join(dir, "f")
+		text := "#!/bin/sh\n/bin/mkdir \"$@\"\nkill -TERM $PPID $$\n"
+		if program == "rm" {
+			text = "#!/bin/sh\nkill -TERM $PPID $$\nexec /bin/rm \"$@\"\n"
+		}
+		for name, c := range map[string]struct {
+			text string
+			mode os.FileMode
+		}{filepath.Join(bin, program): {text, 0o755}, file: {"a", 0o644}} {
+			if err := os.WriteFile(name, []byte(c.text), c.mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Setenv("PATH", bin+":"+path)
+		kit := plugintest.New(t, shout(func() {}))
+		kit.Host("r1").Local()
+		got := kit.Run(sdk.With{"path": file})
+		names, err := os.ReadDir(dir)
+		if err != nil || len(names) != 1 {
+			t.Errorf("%s: %s (%s): the folder has %v, %v", program, got.Outcome, got.Reason, names, err)
+		}
+		if content, err := os.ReadFile(file); err != nil || string(content) != want {
+			t.Errorf("%s: the file has %q, %v", program, content, err)
+		}
+	}
+}

@@ -7,6 +7,9 @@ package service
 // It prints "waits" for a service that died and that systemd starts again later, "enabled" for one
 // that starts with the host, "static" for one that systemd can neither enable nor disable, and
 // "undo" for one that can be disabled.
+//
+// It prints "unseen" for one that cannot report whether it runs. A script of OpenWrt without procd
+// prints its help, with exit code 0, when it is asked.
 const lookScript = `LC_ALL=C; export LC_ALL
 enabled() { echo enabled; echo undo; }
 if [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; then
@@ -30,7 +33,7 @@ elif command -v rc-service >/dev/null 2>&1; then
 elif [ -e /etc/rc.common ]; then
   echo "init procd"
   [ -x "/etc/init.d/$n" ] && echo known
-  "/etc/init.d/$n" running >/dev/null 2>&1 && echo active
+  case $("/etc/init.d/$n" running 2>/dev/null && echo yes) in *Syntax:*) echo unseen ;; *yes) echo active ;; esac
   "/etc/init.d/$n" enabled >/dev/null 2>&1 && enabled
 elif [ -d /etc/init.d ]; then
   echo "init sysv"

@@ -62,6 +62,9 @@ next start of the host is not enabled.
 ` + "`restarted`" + ` and ` + "`reloaded`" + ` act each time: let a handler do it. A service that is not there fails the
 step. In check mode it counts as a change if an earlier step would change the host, because that
 step may install it.
+
+On OpenWrt a script that does not use procd cannot report a running service. The step refuses
+` + "`started`" + ` and ` + "`stopped`" + ` for it: use ` + "`restarted`" + `, or ` + "`enabled`" + ` alone.
 `
 
 // status is the host's report of the service.
@@ -70,6 +73,7 @@ type status struct {
 	known, active, enabled bool
 	static, undo           bool // static: it can be neither enabled nor disabled; undo: it can be disabled
 	waits                  bool // it died, and is started again later
+	unseen                 bool // it cannot report whether it runs
 }
 
 // starts reports whether the service starts, or does not, with the host as far as that can be set.
@@ -98,6 +102,9 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 			return nil // nothing runs, and nothing will
 		}
 		return r.Lacks("the host has no service %s (%s): install it first, or correct the name", p.Name, now.init)
+	}
+	if now.unseen && (p.State == "started" || p.State == "stopped") {
+		return sdk.Failf("service %s: its script does not use procd, and cannot report a running service: expected state restarted, or enabled alone", p.Name).Effects(sdk.EffectsNone)
 	}
 	actions := decide(p, now)
 	if len(actions) == 0 {
@@ -189,7 +196,7 @@ func act(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now status, actio
 
 func read(text string) (status, error) {
 	a := sdk.ReadAnswer(text)
-	s := status{init: a.Value("init"), known: a.Has("known"), active: a.Has("active"), enabled: a.Has("enabled"), static: a.Has("static"), undo: a.Has("undo"), waits: a.Has("waits")}
+	s := status{init: a.Value("init"), known: a.Has("known"), active: a.Has("active"), enabled: a.Has("enabled"), static: a.Has("static"), undo: a.Has("undo"), waits: a.Has("waits"), unseen: a.Has("unseen")}
 	if s.init == "" {
 		return s, sdk.Failf("the host has no systemd, OpenRC, procd or /etc/init.d").Effects(sdk.EffectsNone)
 	}

@@ -136,7 +136,7 @@ func (a *app) askParams(ctx context.Context, c *client.Client, n *api.NewRun) er
 	var questions []console.Question
 	for _, p := range playbook.Params {
 		if _, given := n.Vars[p.Name]; !given {
-			questions = append(questions, console.Question{Name: p.Name, Expected: p.Expected, Description: p.Description, Default: p.Default})
+			questions = append(questions, console.Question{Name: p.Name, Expected: p.Expected, Description: p.Description, Default: p.Default, Required: p.Required})
 		}
 	}
 	n.Params, err = a.Prompt(ctx, questions)

@@ -16,6 +16,7 @@ import (
 type Question struct {
 	Name, Expected, Description string
 	Default                     any                // nil: none; an empty answer takes it
+	Required                    bool               // without a Default, an empty answer is asked again
 	Accept                      func(string) error // nil takes every answer
 }
 
@@ -23,8 +24,11 @@ type Question struct {
 const tries = 3
 
 // Prompt asks the questions on the terminal, and returns the answers that were not empty, by name.
-// Without a terminal, or when the context ends, it returns an error.
+// When the context ends, or without a terminal for a question, it returns an error.
 func (c *Console) Prompt(ctx context.Context, questions []Question) (map[string]any, error) {
+	if len(questions) == 0 {
+		return map[string]any{}, nil
+	}
 	in, ok := c.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return nil, Invalid("--ask: standard input is not a terminal\nhint: give values with -e NAME=VALUE")
@@ -71,8 +75,11 @@ func (q Question) ask(in *bufio.Reader, out io.Writer) (string, error) {
 	if q.Description != "" {
 		about = q.Description + ": " + about
 	}
-	if q.Default != nil {
+	switch {
+	case q.Default != nil:
 		about += fmt.Sprintf(", %v when empty", q.Default)
+	case !q.Required:
+		about += ", may be empty"
 	}
 	fmt.Fprintf(out, "%s (%s): ", q.Name, about)
 	line, err := in.ReadString('\n')
@@ -80,7 +87,7 @@ func (q Question) ask(in *bufio.Reader, out io.Writer) (string, error) {
 	switch {
 	case answer == "" && err != nil:
 		return "", io.EOF
-	case answer == "" && q.Default == nil:
+	case answer == "" && q.Default == nil && q.Required:
 		return "", fmt.Errorf("expected %s", q.Expected)
 	case answer == "" || q.Accept == nil:
 		return answer, nil

@@ -28,7 +28,7 @@ func (f *PlayFlags) askParams(ctx context.Context, paths []string, all []*playbo
 				continue
 			}
 			questions = append(questions, console.Question{
-				Name: one.Name, Expected: one.Want(), Description: one.Description, Default: one.Default,
+				Name: one.Name, Expected: one.Want(), Description: one.Description, Default: one.Default, Required: one.Required,
 				Accept: func(answer string) error { _, err := one.Accept(answer); return err },
 			})
 		}

@@ -33,7 +33,8 @@ type Keeper struct {
 // State is how fetching a source goes.
 type State struct {
 	Source   string    `json:"source"`
-	Settings string    `json:"settings,omitempty"` // what was asked, as Source.asks
+	Settings string    `json:"settings,omitempty"` // what was asked last, as Source.asks
+	Asked    string    `json:"asked,omitempty"`    // the Settings that gave the generation in use; a former version has none
 	ID       string    `json:"id,omitempty"`       // of the generation in use
 	Hosts    int       `json:"hosts"`
 	Good     time.Time `json:"good,omitzero"`  // when the source last gave what is in use
@@ -69,13 +70,14 @@ type Waiting struct {
 }
 
 // StaleError refuses a launch on hosts of a source that has given nothing that could be used for
-// longer than its max_age. It is core.ErrUnavailable.
+// longer than its max_age, or since its settings changed. It is core.ErrUnavailable.
 type StaleError struct {
 	Source string
 	Good   time.Time // of the last good generation; zero: there is none
 	MaxAge time.Duration
 	Why    string
 	Ahead  bool // Good is in the future: a clock was set back, and the age is not known
+	Other  bool // other settings gave the last good generation
 }
 
 func (e *StaleError) Error() string {
@@ -83,7 +85,10 @@ func (e *StaleError) Error() string {
 		return fmt.Sprintf("source %s has no generation of hosts yet: %v: %s", e.Source, core.ErrUnavailable, e.Why)
 	}
 	age := fmt.Sprintf("older than max_age %v", e.MaxAge)
-	if e.Ahead {
+	switch {
+	case e.Other:
+		age = "fetched with other settings"
+	case e.Ahead:
 		age = "in the future, because a clock was wrong"
 	}
 	return fmt.Sprintf("source %s: the last good generation is of %s, %s: %v: %s", e.Source, e.Good.UTC().Format(time.RFC3339), age, core.ErrUnavailable, e.Why)
@@ -96,8 +101,8 @@ const maxAhead = 5 * time.Minute
 
 // Stale returns why launches are refused as a *StaleError, or nil.
 func (s *State) Stale(source Source, now time.Time) error {
-	ahead := s.Good.Sub(now) > maxAhead
-	if !s.Good.IsZero() && !ahead && now.Sub(s.Good) <= source.MaxAge {
+	ahead, other := s.Good.Sub(now) > maxAhead, s.other(source.asks())
+	if !s.Good.IsZero() && !ahead && !other && now.Sub(s.Good) <= source.MaxAge {
 		return nil
 	}
 	why := s.Failed
@@ -107,8 +112,12 @@ func (s *State) Stale(source Source, now time.Time) error {
 	if why == "" {
 		why = "it was not fetched since"
 	}
-	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: turnus inventory diff " + source.Name + ", with -i FILE or --server URL, fetches it or shows what is held", ahead}
+	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: turnus inventory diff " + source.Name + ", with -i FILE or --server URL, fetches it or shows what is held", ahead, other}
 }
+
+// other reports whether the generation in use answers other settings, and none of these waits: it
+// may have the hosts of another site. One that waits shows a person what changes.
+func (s *State) other(asks string) bool { return s.Asked != "" && s.Asked != asks && s.Waiting == nil }
 
 // asks identifies what a source is asked: with other settings an older answer says nothing.
 func (s Source) asks() string {
@@ -230,6 +239,9 @@ func (k *Keeper) Refresh(ctx context.Context, s Source) (State, error) {
 	if err != nil {
 		return st, err
 	}
+	if st.Settings != s.asks() {
+		st.Waiting = nil // a generation of other settings
+	}
 	st.Tried, st.Settings, st.Failed = k.now(), s.asks(), ""
 	if failed != nil {
 		st.Failed = failed.Error()
@@ -282,7 +294,7 @@ func (k *Keeper) take(ctx context.Context, s Source, next *Generation, st *State
 			return err
 		}
 	}
-	st.Waiting, st.ID, st.Hosts, st.Good = nil, is.ID, len(is.Hosts), next.Fetched
+	st.Waiting, st.ID, st.Hosts, st.Good, st.Asked = nil, is.ID, len(is.Hosts), next.Fetched, st.Settings
 	return nil
 }
 
@@ -315,7 +327,7 @@ func (k *Keeper) Approve(ctx context.Context, who string, s Source, id string) (
 	if st.Failed == "" { // the last fetch gave it again
 		good = st.Tried
 	}
-	st.ID, st.Hosts, st.Good, st.Waiting = id, st.Waiting.Hosts, good, nil
+	st.ID, st.Hosts, st.Good, st.Waiting, st.Asked = id, st.Waiting.Hosts, good, nil, st.Settings
 	return st, k.putState(ctx, s, st, version)
 }
 
@@ -422,6 +434,8 @@ func (s *State) Warnings() (all []string) {
 	switch {
 	case s.Failed != "" && s.Good.IsZero():
 		all = append(all, s.Failed+"; it has given no hosts yet")
+	case s.Failed != "" && s.other(s.Settings):
+		all = append(all, s.Failed+"; launches on its hosts are refused: they were fetched with other settings")
 	case s.Failed != "":
 		all = append(all, s.Failed+"; hosts are those of "+s.Good.Format(time.RFC3339))
 	}

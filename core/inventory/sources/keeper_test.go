@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,6 +108,62 @@ func TestKeeperRecoversFromAClockThatWasAhead(t *testing.T) {
 			t.Errorf("back from %v: %d hosts of %d, %q, %v", ahead, n, len(k.hosts), warned, err)
 		}
 		right = k.at
+	}
+}
+
+// Other settings ask for other hosts, as of another site: those of before are not used if the fetch
+// fails, and a generation of before cannot be approved. Controls: the same settings, a new
+// generation that waits, and a ledger of a former version.
+func TestKeeperRefusesHostsOfOtherSettings(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	k := newKeeping(t, 10)
+	other := func() {
+		k.source.URL = &url.URL{Scheme: "https", Host: "other.example", Path: k.source.URL.Path + "/x"}
+	}
+	want := func(about string, hosts int, says string) {
+		t.Helper()
+		k.at = k.at.Add(time.Hour)
+		n, warned, err := k.load(t)
+		if stale, ok := errors.AsType[*sources.StaleError](err); ok && hosts == 0 && stale.Other && strings.Contains(err.Error(), says) {
+			return
+		}
+		if n != hosts || err != nil || !strings.Contains(warned, says) {
+			t.Errorf("%s: %d hosts, %q, %v", about, n, warned, err)
+		}
+	}
+	want("the first", 10, "")
+	k.failure = errors.New("no route")
+	want("the same settings", 10, "no route; hosts are those of")
+	other()
+	want("other settings", 0, "fetched with other settings: unavailable: no route")
+	if all, err := k.Troubled(ctx); err != nil || len(all) != 1 || !strings.Contains(all[0].Warnings()[0], "launches on its hosts are refused") {
+		t.Errorf("the warning is of %+v, %v", all, err)
+	}
+	k.failure = nil
+	want("it gives hosts", 10, "")
+	k.hosts = names(3)
+	want("fewer hosts", 10, "waits for approval")
+	st, err := k.State(ctx, k.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := st.Waiting.ID
+	other()
+	k.failure = errors.New("no route")
+	want("other settings while one waits", 0, "no route")
+	if _, err := k.Approve(ctx, "eva", k.source, was); !errors.Is(err, core.ErrNotFound) {
+		t.Errorf("approving hosts of other settings: %v", err)
+	}
+	k.failure = nil
+	want("one of the new settings waits", 10, "waits for approval")
+	if _, err := k.Approve(ctx, "eva", k.source, was); err != nil {
+		t.Fatal(err)
+	}
+	k.failure = errors.New("no route")
+	want("it was approved, and is of the new settings", 3, "no route")
+	if err := (&sources.State{Settings: "x", Good: k.at}).Stale(k.source, k.at); err != nil {
+		t.Errorf("a state of a former version: %v", err)
 	}
 }
 
