@@ -146,6 +146,27 @@ func TestLabARowChangesWithTheSummary(t *testing.T) {
 	waitFor(tab, t, `document.getElementById("run-r1").innerText.includes("1 failed")`)
 }
 
+// The task of an event reads no part, however many it brings. A part has its place by its id, also
+// by one that HTML writes in another way.
+func TestLabAnEventDoesNotReadItsParts(t *testing.T) {
+	tab := partsPage(t)
+	if n := inPage[int](tab, t, `(() => {
+	const row = document.createElement("p");
+	row.id = "a&b";
+	document.getElementById("now").append(row);
+	let made = 0;
+	const make = document.createElement;
+	document.createElement = function (...of) { made++; return make.apply(this, of); };
+	parts(summary, '<p id="a&amp;b" data-part>new</p>');
+	delete document.createElement;
+	return made;
+})()`); n != 0 {
+		t.Errorf("the event's task made %d elements", n)
+	}
+	waitFor(tab, t, `document.getElementById("a&b").textContent === "new"`)
+	waitFor(tab, t, `document.getElementById("summary").textContent === "another"`)
+}
+
 // A part that waits to be put on a page does not take away that the page has no connection.
 func TestLabALostStreamStaysOnThePage(t *testing.T) {
 	got := inPage[string](partsPage(t), t, `new Promise((done) => {
