@@ -111,6 +111,41 @@ func TestLabTabsShareAStream(t *testing.T) {
 	open(0, 0)
 }
 
+// A page that is open when its browser logs in as another person says so, shows nothing of that
+// person, and its buttons are off. The page of that person continues.
+func TestLabAPageStaysWithItsPerson(t *testing.T) {
+	c := newChangingAPI(goes("r1", 10))
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	ann := tabs(t, web.URL, "ann", "/")[0]
+	inPage[bool](ann, t, `(() => {
+	const form = document.createElement("form");
+	form.method = "post";
+	form.append(document.createElement("button"));
+	document.querySelector("main").append(form);
+	return true;
+})()`)
+	eve, cancel := chromedp.NewContext(ann)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(eve, chromedp.Navigate(web.URL+"/login"), chromedp.SendKeys(chromedp.CSS("#token"), "eve"), chromedp.Click(chromedp.CSS("main form button"))); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(eve, t, `document.getElementById("now") !== null`)
+	waitFor(ann, t, `document.getElementById("live").textContent.includes("logged in as another person")`)
+	if !inPage[bool](ann, t, `document.querySelector("main form[method=post] button").disabled && document.querySelector("#live a").getAttribute("href") === "/"`) {
+		t.Error("a button is on, or no link loads the page")
+	}
+	c.change(goes("r1", 41))
+	waitFor(eve, t, `document.getElementById("run-r1").innerText.includes("41")`)
+	if inPage[bool](ann, t, `document.getElementById("run-r1").innerText.includes("41")`) {
+		t.Error("the page shows what another person sees")
+	}
+}
+
 // partsPage opens the overview with a stream of its own, to which a test hands events.
 func partsPage(t *testing.T) context.Context {
 	t.Helper()

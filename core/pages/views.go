@@ -259,15 +259,15 @@ func (s *shared) beat() bool {
 
 // live sends the views that a browser asks for, as server-sent events: each event names its view by
 // number, and its id names the state of all. A stream that continues, with Last-Event-ID or seen,
-// gets what changed since.
+// gets what changed since. A page that was made for another person gets the event "other" alone.
 func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 	q := r.URL.Query()
-	paths, seen := q["view"], q["seen"]
+	paths, seen, as := q["view"], q["seen"], q["as"]
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		seen = strings.Split(last, ",")
 	}
-	if len(paths) == 0 || len(paths) > openStream || len(seen) > 0 && len(seen) != len(paths) {
-		p.show(w, http.StatusUnprocessableEntity, "problem", v, "Live", fmt.Sprintf("a stream has 1 to %d views, each with what was seen of it, or none", openStream))
+	if len(paths) == 0 || len(paths) > openStream || len(seen) > 0 && len(seen) != len(paths) || len(as) > 0 && len(as) != len(paths) {
+		p.show(w, http.StatusUnprocessableEntity, "problem", v, "Live", fmt.Sprintf("a stream has 1 to %d views, each with what was seen of it and by whom, or none", openStream))
 		return
 	}
 	ctx, stop := context.WithCancel(r.Context())
@@ -284,6 +284,10 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	defer release()
+	other := make([]bool, len(paths))
+	for i, mark := range as {
+		other[i] = v.who.others(mark)
+	}
 	v.who = whoOf(me)
 	v.who.Name = "" // a view is the same for all with these rights
 	rules := make([]*livePage, len(paths))
@@ -292,7 +296,7 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 		if err == nil && u.Host == "" && u.Scheme == "" {
 			rules[i] = p.rule(u.Path)
 		}
-		if rules[i] != nil && rules[i].cells {
+		if rules[i] != nil && rules[i].cells && !other[i] {
 			if _, err := v.client.Run(ctx, rules[i].run); err != nil {
 				p.problem(w, r, v, err)
 				return
@@ -310,6 +314,10 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 	var open sync.WaitGroup
 	for i, path := range paths {
 		open.Go(func() {
+			if other[i] {
+				out.send(i, out.seen[i], []message{{"other", "1"}})
+				return
+			}
 			if !p.watch(ctx, watch, out, i, viewKey{rights, r.Host, path}, rules[i]) {
 				stop()
 			}
