@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/testparts"
 )
 
@@ -144,6 +146,52 @@ func TestLabAPageStaysWithItsPerson(t *testing.T) {
 	if inPage[bool](ann, t, `document.getElementById("run-r1").innerText.includes("41")`) {
 		t.Error("the page shows what another person sees")
 	}
+}
+
+// A button shows all times in the viewer's own zone, also those that an update brings and those of
+// the next page, and back.
+func TestLabTimesInYourOwnZone(t *testing.T) {
+	run := func(total int) api.Run {
+		one := goes("r1", total)
+		one.Created = time.Unix(0, 0).UTC()
+		return one
+	}
+	c := newChangingAPI(run(10))
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	tab := tabs(t, web.URL, "ann", "/")[0]
+	if _, err := chromedp.Call(tab, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"}); err != nil {
+		t.Fatal(err)
+	}
+	reload := func() {
+		t.Helper()
+		if err := chromedp.Do(tab, chromedp.Navigate(web.URL+"/")); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(tab, t, `document.getElementById("times") !== null`)
+	}
+	all := func(text, title string) {
+		t.Helper()
+		waitFor(tab, t, `document.querySelectorAll("#run-r1 time").length > 0 && [...document.querySelectorAll("time")].every((t) => t.textContent.endsWith("`+text+`") && t.title.endsWith("`+title+`"))`)
+	}
+	reload()
+	all(" UTC", "GMT+5:30")
+	inPage[bool](tab, t, `(document.getElementById("times").click(), true)`)
+	all("GMT+5:30", " UTC")
+	c.change(run(41))
+	waitFor(tab, t, `document.getElementById("run-r1").innerText.includes("41")`)
+	all("GMT+5:30", " UTC")
+	reload()
+	all("GMT+5:30", " UTC")
+	if !inPage[bool](tab, t, `document.getElementById("times").getAttribute("aria-pressed") === "true"`) {
+		t.Error("the button is not pressed")
+	}
+	inPage[bool](tab, t, `(document.getElementById("times").click(), true)`)
+	all(" UTC", "GMT+5:30")
 }
 
 // partsPage opens the overview with a stream of its own, to which a test hands events.
