@@ -194,6 +194,46 @@ func TestLabTimesInYourOwnZone(t *testing.T) {
 	all(" UTC", "GMT+5:30")
 }
 
+// An open form of a window keeps what somebody types while the page changes. When a colleague
+// decides, the form is gone: what was typed for one decision is never that of another one.
+func TestLabAFormOfWindowsIsOfOneDecision(t *testing.T) {
+	opens := time.Now().UTC().AddDate(0, 0, 7)
+	a := waitingFor(oldHash, opens)
+	c := newChangingAPI()
+	c.roles["ann"] = "approver"
+	c.set("GET /v1/windows", map[string]any{"items": []api.WindowSet{}})
+	show := func() {
+		c.set("GET /v1/approvals", map[string]any{"items": []api.WindowApproval{a}})
+		c.change()
+	}
+	show()
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	tab := tabs(t, web.URL, "ann", "/windows")[0]
+	inPage[bool](tab, t, `(() => {
+	const form = document.querySelector("form[action$=approve]");
+	form.closest("details").open = true;
+	form.elements.reason.value = "agreed";
+	return true;
+})()`)
+	a.Reason = "another reason"
+	show()
+	waitFor(tab, t, `document.getElementById("now").innerText.includes("another reason")`)
+	if !inPage[bool](tab, t, `document.querySelector("form[action$=approve]").closest("details").open && document.querySelector("form[action$=approve]").elements.reason.value === "agreed"`) {
+		t.Error("an update took what somebody typed")
+	}
+	a.State, a.Waiting, a.Given = "approved", nil, append(a.Given, api.WindowWord{ID: "w2", By: "bob"})
+	show()
+	waitFor(tab, t, `document.getElementById("now").innerText.includes("bob approved")`)
+	if !inPage[bool](tab, t, `document.querySelector("form[action$=approve]") === null && !document.querySelector("form[action$=revoke]").closest("details").open && document.querySelector("form[action$=revoke]").elements.reason.value === ""`) {
+		t.Error("the form of another decision is open, or has what was typed for the first")
+	}
+}
+
 // partsPage opens the overview with a stream of its own, to which a test hands events.
 func partsPage(t *testing.T) context.Context {
 	t.Helper()
