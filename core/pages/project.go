@@ -39,8 +39,8 @@ func (p *Pages) projectRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /project", p.signedIn(p.livePage("/project")))
 }
 
-// readProject shows which revision is active, what it changed, and the one that the service does not
-// take, with its diff.
+// readProject reads which revision is active, what it changed, and the one that the service does
+// not take, with its diff.
 func readProject(ctx context.Context, v visit, _ url.Values) (any, error) {
 	now, err := v.client.Definitions(ctx)
 	if err != nil {

@@ -113,8 +113,8 @@ func TestLabTabsShareAStream(t *testing.T) {
 	open(0, 0)
 }
 
-// A page that is open when its browser logs in as another person says so, shows nothing of that
-// person, and its buttons are off. The page of that person continues.
+// A page that is open when its browser logs in as another person reports that, shows nothing of
+// that person, and its buttons are off. The page of that person continues.
 func TestLabAPageStaysWithItsPerson(t *testing.T) {
 	c := newChangingAPI(goes("r1", 10))
 	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})

@@ -304,8 +304,8 @@ func TestPagesShareAStream(t *testing.T) {
 }
 
 // A page stays with the person for whom it was made. The stream of a browser that logged in as
-// another person says so, and sends nothing of that person to the page. Controls: the page of that
-// person in the same stream, and one of nobody.
+// another person reports that, and sends nothing of that person to the page. Controls: the page of
+// that person in the same stream, and one of nobody.
 func TestAPageOfAnotherPersonGetsNothing(t *testing.T) {
 	c := newChangingAPI(goes("r1", 10))
 	web := liveSite(t, c)
