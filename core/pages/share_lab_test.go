@@ -234,6 +234,30 @@ func TestLabAFormOfWindowsIsOfOneDecision(t *testing.T) {
 	}
 }
 
+// An update of the calendar keeps what somebody has chosen and not sent yet.
+func TestLabAnUpdateKeepsAChoice(t *testing.T) {
+	c := newChangingAPI()
+	answers := calendarAPI(t).answers
+	c.set("GET /v1/calendar", answers["GET /v1/calendar"])
+	c.set("GET /v1/calendar-feeds", answers["GET /v1/calendar-feeds"])
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	tab := tabs(t, web.URL, "ann", "/calendar")[0]
+	inPage[bool](tab, t, `(() => { document.querySelector("select[name=zone]").value = "UTC"; return true; })()`)
+	next := answers["GET /v1/calendar"].(api.Calendar)
+	next.LanesLeftOut = 77
+	c.set("GET /v1/calendar", next)
+	c.change()
+	waitFor(tab, t, `document.getElementById("now").innerText.includes("77 more are left out")`)
+	if zone := inPage[string](tab, t, `document.querySelector("select[name=zone]").value`); zone != "UTC" {
+		t.Errorf("the choice is %q", zone)
+	}
+}
+
 // partsPage opens the overview with a stream of its own, to which a test hands events.
 func partsPage(t *testing.T) context.Context {
 	t.Helper()

@@ -5,9 +5,11 @@ import { localTimes } from "./times.js";
 
 const summaryEvery = 5000;
 
-// typed reports whether an attribute is what a person did to the page: text, ticks, details opened.
+// typed reports whether an attribute is what a person did to the page: text, ticks, choices, details
+// opened.
 function typed(name, element) {
   if (name === "open") return element.matches("details");
+  if (name === "selected") return element.matches("option");
   return (name === "value" || name === "checked") && element.matches("input:not([type=hidden])");
 }
 
