@@ -2,6 +2,7 @@ package pages
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -37,7 +38,6 @@ type calendarView struct {
 	Lanes     []api.CalendarLane // of too many for a picture of each
 	Total     int                // rows of the whole table
 	Next      string
-	Feeds     feedsView
 }
 
 // calendarFilter holds the choices in the address of the page.
@@ -55,19 +55,20 @@ type calendarFilter struct {
 var calendarRanges = []int{1, 7, 14, 31, 92}
 
 func (p *Pages) calendar(w http.ResponseWriter, r *http.Request, v visit) {
-	filter, err := calendarFilterOf(r.URL.Query(), time.Now())
-	if err != nil {
+	if filter, err := calendarFilterOf(r.URL.Query(), time.Now()); err != nil {
 		p.show(w, http.StatusUnprocessableEntity, "calendar", v, "Calendar", calendarView{Filter: filter, Problem: err.Error()})
 		return
 	}
-	made, err := v.client.Calendar(r.Context(), filter.begin, filter.end(), filter.Tenant)
+	p.showLive(w, r, v, p.livePages["/calendar"])
+}
+
+func readCalendar(ctx context.Context, v visit, q url.Values) (any, error) {
+	filter, err := calendarFilterOf(q, time.Now())
 	if err != nil {
-		p.problem(w, r, v, err)
-		return
+		return nil, err
 	}
-	view := calendarOf(made, filter)
-	view.Feeds = feedsOf(r.Context(), v)
-	p.show(w, http.StatusOK, "calendar", v, "Calendar", view)
+	made, err := v.client.Calendar(ctx, filter.begin, filter.end(), filter.Tenant)
+	return calendarOf(made, filter), err
 }
 
 func calendarFilterOf(q url.Values, now time.Time) (calendarFilter, error) {

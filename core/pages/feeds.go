@@ -26,7 +26,7 @@ type feedsView struct {
 	Unseen string // why List is not shown
 }
 
-func feedsOf(ctx context.Context, v visit) feedsView {
+func readFeeds(ctx context.Context, v visit, _ url.Values) any {
 	view := feedsView{All: v.who.Everyone()}
 	list, err := v.client.CalendarFeeds(ctx, client.Page{Limit: listed})
 	if err == nil {

@@ -95,3 +95,15 @@ func TestLabAPrintedGridHasNoBlankPages(t *testing.T) {
 		t.Errorf("printed, the table has %d px", got)
 	}
 }
+
+// The timeline in words is the newest when somebody opens it, and stays open.
+func TestLabTheTimelineInWordsIsNew(t *testing.T) {
+	ctx := openRun(t, &busyRun{newLargeRun(), make(chan api.Event)})
+	inPage[bool](ctx, t, `(() => {
+	const words = document.getElementById("words");
+	words.lastElementChild.textContent = "old";
+	words.open = true;
+	return true;
+})()`)
+	waitFor(ctx, t, `document.getElementById("words").open && document.querySelector("#words p")?.textContent.includes("of 3000 hosts done") && document.querySelector("#words th[scope=row]").textContent.includes("<script>")`)
+}

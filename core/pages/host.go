@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -99,31 +100,41 @@ func (p *Pages) findHost(w http.ResponseWriter, r *http.Request, _ visit) {
 }
 
 func (p *Pages) host(w http.ResponseWriter, r *http.Request, v visit) {
-	name := r.PathValue("host")
-	host, err := v.client.Host(r.Context(), name)
-	if err != nil {
-		p.problem(w, r, v, err)
-		return
+	p.showLive(w, r, v, hostPage(r.PathValue("host")))
+}
+
+func hostPage(name string) *livePage {
+	read := func(ctx context.Context, v visit, q url.Values) (any, error) { return readHost(ctx, v, name, q) }
+	configs := func(ctx context.Context, v visit, q url.Values) any {
+		view := hostView{Host: api.Host{Name: name}}
+		if v.who.Operates() {
+			view.configs(ctx, v, q)
+		}
+		return view
 	}
-	history, err := v.client.HostHistory(r.Context(), name, client.Page{Cursor: r.URL.Query().Get("cursor"), Limit: 50})
+	return &livePage{template: "host", title: name, topics: []api.Topic{api.TopicRuns, api.TopicQueue, api.TopicFleet, api.TopicProject}, every: time.Minute, read: read, below: configs}
+}
+
+func readHost(ctx context.Context, v visit, name string, q url.Values) (any, error) {
+	host, err := v.client.Host(ctx, name)
 	if err != nil {
-		p.problem(w, r, v, err)
-		return
+		return nil, err
+	}
+	history, err := v.client.HostHistory(ctx, name, client.Page{Cursor: q.Get("cursor"), Limit: 50})
+	if err != nil {
+		return nil, err
 	}
 	view := hostView{Host: host, History: history.Items, Next: history.Next}
-	if err := view.now(r.Context(), v); err != nil { // one panel that fails leaves the rest
+	if err := view.now(ctx, v); err != nil { // one panel that fails leaves the rest
 		view.NowUnseen = reasonOf(err)
 	}
-	if view.Locks, err = v.client.Locks(r.Context(), name); err != nil {
+	if view.Locks, err = v.client.Locks(ctx, name); err != nil {
 		view.LocksUnseen = reasonOf(err)
 	}
 	if host.WindowSet != "" {
-		if view.Windows, err = v.client.Window(r.Context(), host.WindowSet); err != nil {
+		if view.Windows, err = v.client.Window(ctx, host.WindowSet); err != nil {
 			view.WindowsText = reasonOf(err)
 		}
 	}
-	if v.who.Operates() {
-		view.configs(r.Context(), v, r.URL.Query())
-	}
-	p.show(w, http.StatusOK, "host", v, host.Name, view)
+	return view, nil
 }

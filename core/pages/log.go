@@ -294,6 +294,10 @@ func (p *Pages) liveLog(w http.ResponseWriter, r *http.Request, v visit) {
 		p.noJob(w, r, v)
 		return
 	}
+	if v.who.others(r.URL.Query().Get("as")) {
+		newEvents(w).send("other", "1")
+		return
+	}
 	if _, err := v.client.Job(r.Context(), id); err != nil {
 		p.problem(w, r, v, err)
 		return

@@ -85,6 +85,9 @@ func TestLiveLog(t *testing.T) {
 	}
 	has(t, "the stream", string(text), "event: begin\n", `{"l":[[{"t":"one"}],[{"t":"\u003c/td\u003e`, "ended: changed", "event: done\n")
 	lacks(t, "the stream", string(text), "<script>")
+	_, other := get(t, browser, web.URL+"/runs/r1/hosts/2/live?as="+who{Name: "bob", Tenant: "acme"}.Mark())
+	has(t, "the stream of another person's page", other, "event: other\n")
+	lacks(t, "the stream of another person's page", other, "event: log\n")
 }
 
 // A log without new lines is kept open: over HTTP/2 the write deadline of the last line ends it.

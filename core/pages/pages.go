@@ -85,6 +85,7 @@ func New(c Config) (*Pages, error) {
 	mux.HandleFunc("GET /runs/{run}/grid.json", p.signedIn(p.gridData))
 	mux.HandleFunc("GET /runs/{run}/forecast", p.signedIn(p.forecast))
 	mux.HandleFunc("GET /runs/{run}/timeline.svg", p.signedIn(p.picture))
+	mux.HandleFunc("GET /runs/{run}/timeline", p.signedIn(p.timeline))
 	mux.HandleFunc("GET /runs/{run}/hosts/{job}", p.signedIn(p.hostLog))
 	mux.HandleFunc("GET /runs/{run}/hosts/{job}/live", p.signedIn(p.liveLog))
 	mux.HandleFunc("GET /runs/{run}/hosts/{job}/outputs/{step}/{stream}", p.signedIn(p.download))

@@ -1,7 +1,9 @@
 package pages
 
 import (
+	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/turnus/turnus/core/api"
 )
@@ -34,25 +36,24 @@ func (view projectView) Voided() (all []api.Change) {
 
 // projectRoutes registers the page of the project.
 func (p *Pages) projectRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /project", p.signedIn(p.project))
+	mux.HandleFunc("GET /project", p.signedIn(p.livePage("/project")))
 }
 
-// project shows which revision is active, what it changed, and the one that the service does not
-// take, with its diff.
-func (p *Pages) project(w http.ResponseWriter, r *http.Request, v visit) {
-	now, err := v.client.Definitions(r.Context())
+// readProject reads which revision is active, what it changed, and the one that the service does
+// not take, with its diff.
+func readProject(ctx context.Context, v visit, _ url.Values) (any, error) {
+	now, err := v.client.Definitions(ctx)
 	if err != nil {
-		p.problem(w, r, v, err)
-		return
+		return nil, err
 	}
 	view := projectView{Definitions: now}
-	if view.Changed, err = v.client.DefinitionChanges(r.Context()); err != nil { // one panel that fails leaves the rest
+	if view.Changed, err = v.client.DefinitionChanges(ctx); err != nil { // one panel that fails leaves the rest
 		view.Unseen = reasonOf(err)
 	}
 	if view.Rejected != nil {
-		if view.Wrong, err = v.client.RejectedDefinitions(r.Context()); err != nil {
+		if view.Wrong, err = v.client.RejectedDefinitions(ctx); err != nil {
 			view.WrongUnseen = reasonOf(err)
 		}
 	}
-	p.show(w, http.StatusOK, "project", v, "Project", view)
+	return view, nil
 }

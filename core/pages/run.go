@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -63,6 +64,7 @@ var allOutcomes = append(slices.Clone(badOutcomes), core.Changed, core.Unchanged
 // runPage is the view of a run, and the rows of its grid.
 type runPage struct {
 	runView
+	Timeline timelineView
 	Grid     gridView
 	Forecast forecastView
 	Launch   string // of a dry run: where it is launched for real
@@ -88,7 +90,10 @@ func (p *Pages) run(w http.ResponseWriter, r *http.Request, v visit) {
 	} else {
 		shown.Grid = gridOf(grid, r.URL.Query())
 	}
+	var late sync.WaitGroup
+	late.Go(func() { shown.Timeline = timelineOf(r.Context(), v, id, forecastWithin) })
 	shown.Forecast = forecastOf(r.Context(), v, view.Run, forecastWithin)
+	late.Wait()
 	p.show(w, http.StatusOK, "run", v, view.Run.Playbook, &shown)
 }
 

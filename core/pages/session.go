@@ -42,6 +42,18 @@ func (w who) Label() string {
 	return w.Name + " of " + w.Tenant
 }
 
+// Mark names the person for pages, which are of nobody else: a browser may log in as another person
+// while they are open.
+func (w who) Mark() string {
+	if w.Name == "" {
+		return ""
+	}
+	return seenOf(w.Tenant + "\x00" + w.Name)
+}
+
+// others reports whether a page with a mark is another person's. Without a mark it is anybody's.
+func (w who) others(mark string) bool { return mark != "" && mark != w.Mark() }
+
 // Operates reports whether the person may change runs.
 func (w who) Operates() bool { return w.has("operator") }
 

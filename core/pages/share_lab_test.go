@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/testparts"
 )
 
@@ -111,6 +113,151 @@ func TestLabTabsShareAStream(t *testing.T) {
 	open(0, 0)
 }
 
+// A page that is open when its browser logs in as another person reports that, shows nothing of
+// that person, and its buttons are off. The page of that person continues.
+func TestLabAPageStaysWithItsPerson(t *testing.T) {
+	c := newChangingAPI(goes("r1", 10))
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	ann := tabs(t, web.URL, "ann", "/")[0]
+	inPage[bool](ann, t, `(() => {
+	const form = document.createElement("form");
+	form.method = "post";
+	form.append(document.createElement("button"));
+	document.querySelector("main").append(form);
+	return true;
+})()`)
+	eve, cancel := chromedp.NewContext(ann)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(eve, chromedp.Navigate(web.URL+"/login"), chromedp.SendKeys(chromedp.CSS("#token"), "eve"), chromedp.Click(chromedp.CSS("main form button"))); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(eve, t, `document.getElementById("now") !== null`)
+	waitFor(ann, t, `document.getElementById("live").textContent.includes("logged in as another person")`)
+	if !inPage[bool](ann, t, `document.querySelector("main form[method=post] button").disabled && document.querySelector("#live a").getAttribute("href") === "/"`) {
+		t.Error("a button is on, or no link loads the page")
+	}
+	c.change(goes("r1", 41))
+	waitFor(eve, t, `document.getElementById("run-r1").innerText.includes("41")`)
+	if inPage[bool](ann, t, `document.getElementById("run-r1").innerText.includes("41")`) {
+		t.Error("the page shows what another person sees")
+	}
+}
+
+// A button shows all times in the viewer's own zone, also those that an update brings and those of
+// the next page, and back.
+func TestLabTimesInYourOwnZone(t *testing.T) {
+	run := func(total int) api.Run {
+		one := goes("r1", total)
+		one.Created = time.Unix(0, 0).UTC()
+		return one
+	}
+	c := newChangingAPI(run(10))
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	tab := tabs(t, web.URL, "ann", "/")[0]
+	if _, err := chromedp.Call(tab, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"}); err != nil {
+		t.Fatal(err)
+	}
+	reload := func() {
+		t.Helper()
+		if err := chromedp.Do(tab, chromedp.Navigate(web.URL+"/")); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(tab, t, `document.getElementById("times") !== null`)
+	}
+	all := func(text, title string) {
+		t.Helper()
+		waitFor(tab, t, `document.querySelectorAll("#run-r1 time").length > 0 && [...document.querySelectorAll("time")].every((t) => t.textContent.endsWith("`+text+`") && t.title.endsWith("`+title+`"))`)
+	}
+	reload()
+	all(" UTC", "GMT+5:30")
+	inPage[bool](tab, t, `(document.getElementById("times").click(), true)`)
+	all("GMT+5:30", " UTC")
+	c.change(run(41))
+	waitFor(tab, t, `document.getElementById("run-r1").innerText.includes("41")`)
+	all("GMT+5:30", " UTC")
+	reload()
+	all("GMT+5:30", " UTC")
+	if !inPage[bool](tab, t, `document.getElementById("times").getAttribute("aria-pressed") === "true"`) {
+		t.Error("the button is not pressed")
+	}
+	inPage[bool](tab, t, `(document.getElementById("times").click(), true)`)
+	all(" UTC", "GMT+5:30")
+}
+
+// An open form of a window keeps what somebody types while the page changes. When a colleague
+// decides, the form is gone: what was typed for one decision is never that of another one.
+func TestLabAFormOfWindowsIsOfOneDecision(t *testing.T) {
+	opens := time.Now().UTC().AddDate(0, 0, 7)
+	a := waitingFor(oldHash, opens)
+	c := newChangingAPI()
+	c.roles["ann"] = "approver"
+	c.set("GET /v1/windows", map[string]any{"items": []api.WindowSet{}})
+	show := func() {
+		c.set("GET /v1/approvals", map[string]any{"items": []api.WindowApproval{a}})
+		c.change()
+	}
+	show()
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	tab := tabs(t, web.URL, "ann", "/windows")[0]
+	inPage[bool](tab, t, `(() => {
+	const form = document.querySelector("form[action$=approve]");
+	form.closest("details").open = true;
+	form.elements.reason.value = "agreed";
+	return true;
+})()`)
+	a.Reason = "another reason"
+	show()
+	waitFor(tab, t, `document.getElementById("now").innerText.includes("another reason")`)
+	if !inPage[bool](tab, t, `document.querySelector("form[action$=approve]").closest("details").open && document.querySelector("form[action$=approve]").elements.reason.value === "agreed"`) {
+		t.Error("an update took what somebody typed")
+	}
+	a.State, a.Waiting, a.Given = "approved", nil, append(a.Given, api.WindowWord{ID: "w2", By: "bob"})
+	show()
+	waitFor(tab, t, `document.getElementById("now").innerText.includes("bob approved")`)
+	if !inPage[bool](tab, t, `document.querySelector("form[action$=approve]") === null && !document.querySelector("form[action$=revoke]").closest("details").open && document.querySelector("form[action$=revoke]").elements.reason.value === ""`) {
+		t.Error("the form of another decision is open, or has what was typed for the first")
+	}
+}
+
+// An update of the calendar keeps what somebody has chosen and not sent yet.
+func TestLabAnUpdateKeepsAChoice(t *testing.T) {
+	c := newChangingAPI()
+	answers := calendarAPI(t).answers
+	c.set("GET /v1/calendar", answers["GET /v1/calendar"])
+	c.set("GET /v1/calendar-feeds", answers["GET /v1/calendar-feeds"])
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	tab := tabs(t, web.URL, "ann", "/calendar")[0]
+	inPage[bool](tab, t, `(() => { document.querySelector("select[name=zone]").value = "UTC"; return true; })()`)
+	next := answers["GET /v1/calendar"].(api.Calendar)
+	next.LanesLeftOut = 77
+	c.set("GET /v1/calendar", next)
+	c.change()
+	waitFor(tab, t, `document.getElementById("now").innerText.includes("77 more are left out")`)
+	if zone := inPage[string](tab, t, `document.querySelector("select[name=zone]").value`); zone != "UTC" {
+		t.Errorf("the choice is %q", zone)
+	}
+}
+
 // partsPage opens the overview with a stream of its own, to which a test hands events.
 func partsPage(t *testing.T) context.Context {
 	t.Helper()
@@ -144,6 +291,27 @@ func TestLabARowChangesWithTheSummary(t *testing.T) {
 	inPage[bool](tab, t, `parts(summary, '<tr id="run-r1" data-part><td>1 failed</td></tr>')`)
 	waitFor(tab, t, `document.getElementById("summary").textContent === "another"`)
 	waitFor(tab, t, `document.getElementById("run-r1").innerText.includes("1 failed")`)
+}
+
+// The task of an event reads no part, however many it brings. A part has its place by its id, also
+// by one that HTML writes in another way.
+func TestLabAnEventDoesNotReadItsParts(t *testing.T) {
+	tab := partsPage(t)
+	if n := inPage[int](tab, t, `(() => {
+	const row = document.createElement("p");
+	row.id = "a&b";
+	document.getElementById("now").append(row);
+	let made = 0;
+	const make = document.createElement;
+	document.createElement = function (...of) { made++; return make.apply(this, of); };
+	parts(summary, '<p id="a&amp;b" data-part>new</p>');
+	delete document.createElement;
+	return made;
+})()`); n != 0 {
+		t.Errorf("the event's task made %d elements", n)
+	}
+	waitFor(tab, t, `document.getElementById("a&b").textContent === "new"`)
+	waitFor(tab, t, `document.getElementById("summary").textContent === "another"`)
 }
 
 // A part that waits to be put on a page does not take away that the page has no connection.

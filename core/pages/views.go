@@ -38,8 +38,10 @@ type livePage struct {
 	template, title string
 	topics          []api.Topic
 	read            func(ctx context.Context, v visit, q url.Values) (any, error)
-	cells           bool   // it has a grid: run follows the events of that run
-	run             string // id
+	below           func(ctx context.Context, v visit, q url.Values) any // of template "below", which stays as it is; nil: none
+	every           time.Duration                                        // the page depends on the clock; 0: it does not
+	cells           bool                                                 // it has a grid: run follows the events of that run
+	run             string                                               // id
 }
 
 // livePages lists pages by their path. Pages of runs are those of live.go.
@@ -50,39 +52,55 @@ func livePages() map[string]*livePage {
 		"/runs":      {template: "runlist", title: "Runs", topics: []api.Topic{api.TopicRuns}, read: readRuns},
 		"/queue":     {template: "queue", title: "Queue and workers", topics: []api.Topic{api.TopicRuns, api.TopicQueue}, read: readQueue},
 		"/schedules": {template: "schedules", title: "Schedules", topics: []api.Topic{api.TopicSchedules, api.TopicProject}, read: readSchedules},
+		"/windows":   {template: "windows", title: "Windows and approvals", topics: []api.Topic{api.TopicProject}, every: time.Minute, read: readWindows},
+		"/project":   {template: "project", title: "Project", topics: []api.Topic{api.TopicProject}, read: readProject},
+		"/calendar":  {template: "calendar", title: "Calendar", topics: []api.Topic{api.TopicProject, api.TopicSchedules, api.TopicRuns}, every: time.Minute, read: readCalendar, below: readFeeds},
 	}
 }
 
 // livePage shows a page of livePages. It says which state it shows, so that a stream continues from
 // there.
 func (p *Pages) livePage(path string) func(http.ResponseWriter, *http.Request, visit) {
-	one := p.livePages[path]
-	return func(w http.ResponseWriter, r *http.Request, v visit) {
-		data, err := one.read(r.Context(), v, r.URL.Query())
-		if err != nil {
-			p.problem(w, r, v, err)
-			return
-		}
-		content, err := p.content(one.template, "content", v, data)
-		if err != nil {
-			p.show(w, http.StatusInternalServerError, "problem", v, one.title, err.Error())
-			return
-		}
-		view := liveView{Path: r.URL.RequestURI(), Seen: seenOf(content), Content: template.HTML(content)} //nolint:gosec // a template made it
-		p.show(w, http.StatusOK, "live", v, one.title, view)
+	return func(w http.ResponseWriter, r *http.Request, v visit) { p.showLive(w, r, v, p.livePages[path]) }
+}
+
+func (p *Pages) showLive(w http.ResponseWriter, r *http.Request, v visit, one *livePage) {
+	data, err := one.read(r.Context(), v, r.URL.Query())
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
 	}
+	content, err := p.content(one.template, "content", v, data)
+	var below string
+	if err == nil && one.below != nil {
+		below, err = p.content(one.template, "below", v, one.below(r.Context(), v, r.URL.Query()))
+	}
+	if err != nil {
+		p.show(w, http.StatusInternalServerError, "problem", v, one.title, err.Error())
+		return
+	}
+	view := liveView{r.URL.RequestURI(), seenOf(content), template.HTML(content), template.HTML(below)} //nolint:gosec // templates made them
+	p.show(w, http.StatusOK, "live", v, one.title, view)
 }
 
 // liveView is the data of the page around a live page.
 type liveView struct {
-	Path, Seen string
-	Content    template.HTML
+	Path, Seen     string
+	Content, Below template.HTML
 }
 
-// rule finds the live page of a path; nil for none.
+// rule finds the live page of a path, which is escaped; nil for none.
 func (p *Pages) rule(path string) *livePage {
-	if run, ok := strings.CutPrefix(path, "/runs/"); ok && run != "" && !strings.Contains(run, "/") {
-		return &livePage{template: "run", cells: true, run: run}
+	kind, name, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if name, err := url.PathUnescape(name); err == nil && name != "" && strings.Count(path, "/") == 2 {
+		switch kind {
+		case "runs":
+			return &livePage{template: "run", cells: true, run: name}
+		case "hosts":
+			return hostPage(name)
+		case "windows":
+			return windowPage(name)
+		}
 	}
 	return p.livePages[path]
 }
@@ -190,22 +208,24 @@ func (p *Pages) make(ctx context.Context, v *view) {
 	}
 }
 
-// follow makes the view each time that the API says that a topic changed.
+// follow makes the view each time that the API says that a topic changed, and as time passes if the
+// page depends on it.
 func (p *Pages) follow(ctx context.Context, v *view, as visit) error {
 	u, err := url.Parse(v.key.path)
 	if err != nil {
 		return err
 	}
+	var begun time.Time
 	for since := ""; ; {
 		changes, err := as.client.Changes(ctx, since, viewWait, v.rule.topics...)
 		if err != nil {
 			return err
 		}
 		since = changes.At
-		if len(changes.Topics) == 0 {
+		if len(changes.Topics) == 0 && (v.rule.every == 0 || time.Since(begun) < v.rule.every) {
 			continue
 		}
-		begun := time.Now()
+		begun = time.Now()
 		data, err := v.rule.read(ctx, as, u.Query())
 		if err != nil {
 			return err
@@ -260,15 +280,15 @@ func (s *shared) beat() bool {
 
 // live sends the views that a browser asks for, as server-sent events: each event names its view by
 // number, and its id names the state of all. A stream that continues, with Last-Event-ID or seen,
-// gets what changed since.
+// gets what changed since. A page that was made for another person gets the event "other" alone.
 func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 	q := r.URL.Query()
-	paths, seen := q["view"], q["seen"]
+	paths, seen, as := q["view"], q["seen"], q["as"]
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		seen = strings.Split(last, ",")
 	}
-	if len(paths) == 0 || len(paths) > openStream || len(seen) > 0 && len(seen) != len(paths) {
-		p.show(w, http.StatusUnprocessableEntity, "problem", v, "Live", fmt.Sprintf("a stream has 1 to %d views, each with what was seen of it, or none", openStream))
+	if len(paths) == 0 || len(paths) > openStream || len(seen) > 0 && len(seen) != len(paths) || len(as) > 0 && len(as) != len(paths) {
+		p.show(w, http.StatusUnprocessableEntity, "problem", v, "Live", fmt.Sprintf("a stream has 1 to %d views, each with what was seen of it and by whom, or none", openStream))
 		return
 	}
 	ctx, stop := context.WithCancel(r.Context())
@@ -285,15 +305,19 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	defer release()
+	other := make([]bool, len(paths))
+	for i, mark := range as {
+		other[i] = v.who.others(mark)
+	}
 	v.who = whoOf(me)
 	v.who.Name = "" // a view is the same for all with these rights
 	rules := make([]*livePage, len(paths))
 	for i, path := range paths {
 		u, err := url.Parse(path)
 		if err == nil && u.Host == "" && u.Scheme == "" {
-			rules[i] = p.rule(u.Path)
+			rules[i] = p.rule(u.EscapedPath())
 		}
-		if rules[i] != nil && rules[i].cells {
+		if rules[i] != nil && rules[i].cells && !other[i] {
 			if _, err := v.client.Run(ctx, rules[i].run); err != nil {
 				p.problem(w, r, v, err)
 				return
@@ -311,6 +335,10 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 	var open sync.WaitGroup
 	for i, path := range paths {
 		open.Go(func() {
+			if other[i] {
+				out.send(i, out.seen[i], []message{{"other", "1"}})
+				return
+			}
 			if !p.watch(ctx, watch, out, i, viewKey{rights, r.Host, path}, rules[i]) {
 				stop()
 			}

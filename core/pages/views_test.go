@@ -303,6 +303,37 @@ func TestPagesShareAStream(t *testing.T) {
 	}
 }
 
+// A page stays with the person for whom it was made. The stream of a browser that logged in as
+// another person reports that, and sends nothing of that person to the page. Controls: the page of
+// that person in the same stream, and one of nobody.
+func TestAPageOfAnotherPersonGetsNothing(t *testing.T) {
+	c := newChangingAPI(goes("r1", 10))
+	web := liveSite(t, c)
+	mark := func(name string) string { return who{Name: name, Tenant: "acme"}.Mark() }
+	browser := *web.Client()
+	browser.Jar, _ = cookiejar.New(nil)
+	_, text := logIn(t, web, &browser, "ann", "/")
+	has(t, "her page", text, ` data-as="`+mark("ann")+`"`)
+	s := streams(t, web, "bob", "view=/&view=/&view=/runs/r9&as="+mark("ann")+"&as="+mark("bob")+"&as="+mark("ann"))
+	got := map[string]int{}
+	for range 3 {
+		e, ok := s.next()
+		if !ok {
+			t.Fatalf("the stream ended behind %v", got)
+		}
+		got[e.name]++
+	}
+	if got["0:other"] != 1 || got["1:page"] != 1 || got["2:other"] != 1 {
+		t.Errorf("the pages got %v", got)
+	}
+	streams(t, web, "bob", "view=/&as=").want("0:page", "patch r1")
+	only := streams(t, web, "bob", "view=/&as="+mark("ann"))
+	only.want("0:other")
+	if e, ok := only.next(); ok {
+		t.Errorf("and then %+v", e)
+	}
+}
+
 // A page that cannot be read again shows why, and changes again when it can.
 func TestAPageThatIsAwaySaysSo(t *testing.T) {
 	c := newChangingAPI(goes("r1", 10))

@@ -3,7 +3,6 @@ package pages
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,7 +21,7 @@ const mostApprovals = 2000
 
 // windowRoutes registers the pages of windows and their approvals.
 func (p *Pages) windowRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /windows", p.signedIn(p.windowList))
+	mux.HandleFunc("GET /windows", p.signedIn(p.livePage("/windows")))
 	mux.HandleFunc("GET /windows/{set}", p.signedIn(p.window))
 	mux.HandleFunc("POST /windows/{set}/{verb}", p.signedIn(p.actOnWindow))
 }
@@ -46,7 +45,7 @@ type windowSet struct {
 type approval struct {
 	api.WindowApproval
 	Sentences []string // of the windows that wait
-	Key       string   // of the decision
+	Key       string   // of the decision; windows that are edited, or decided on, have another one
 }
 
 // Affected names the hosts that the decision is about. Steps of a playbook may name the set for
@@ -62,13 +61,12 @@ func (a approval) Affected() string {
 	return plural(most, "host")
 }
 
-func (p *Pages) windowList(w http.ResponseWriter, r *http.Request, v visit) {
+func readWindows(ctx context.Context, v visit, q url.Values) (any, error) {
 	view := windowsView{}
-	waiting, err := approvalsOf(r.Context(), v, true)
-	sets, setsErr := v.client.Windows(r.Context(), client.Page{Cursor: r.URL.Query().Get("cursor"), Limit: listed})
+	waiting, err := approvalsOf(ctx, v, true)
+	sets, setsErr := v.client.Windows(ctx, client.Page{Cursor: q.Get("cursor"), Limit: listed})
 	if err != nil && setsErr != nil {
-		p.problem(w, r, v, err)
-		return
+		return nil, err
 	}
 	if err != nil { // one panel that fails leaves the rest
 		view.Unapproved = reasonOf(err)
@@ -80,7 +78,7 @@ func (p *Pages) windowList(w http.ResponseWriter, r *http.Request, v visit) {
 	for _, set := range sets.Items {
 		view.Sets = append(view.Sets, windowSetOf(set, time.Now()))
 	}
-	p.show(w, http.StatusOK, "windows", v, "Windows and approvals", view)
+	return view, nil
 }
 
 func windowSetOf(set api.WindowSet, now time.Time) windowSet {
@@ -94,9 +92,18 @@ func approvalsOf(ctx context.Context, v visit, waiting bool) ([]approval, error)
 	})
 	all := make([]approval, len(list))
 	for i, a := range list {
-		all[i] = approval{a, sentences(a.Waiting, a.Timezone, a.Work, time.Now()), rand.Text()}
+		all[i] = approval{a, sentences(a.Waiting, a.Timezone, a.Work, time.Now()), keyOf(a)}
 	}
 	return all, err
+}
+
+// keyOf names what a decision is about: the times of the windows, behind the last decision.
+func keyOf(a api.WindowApproval) string {
+	last := ""
+	if n := len(a.Given); n > 0 {
+		last = a.Given[n-1].ID
+	}
+	return seenOf(strings.Join([]string{a.Set, a.Rule, a.Hash, last}, "\x00"))
 }
 
 // windowView is one window set: when it opens, and what was decided.
@@ -114,12 +121,13 @@ type edited struct {
 }
 
 func (p *Pages) window(w http.ResponseWriter, r *http.Request, v visit) {
-	view, err := windowOf(r.Context(), v, r.PathValue("set"))
-	if err != nil {
-		p.problem(w, r, v, err)
-		return
-	}
-	p.show(w, http.StatusOK, "window", v, view.Set.Name, view)
+	p.showLive(w, r, v, windowPage(r.PathValue("set")))
+}
+
+func windowPage(name string) *livePage {
+	return &livePage{template: "window", title: name, topics: []api.Topic{api.TopicProject}, every: time.Minute, read: func(ctx context.Context, v visit, _ url.Values) (any, error) {
+		return windowOf(ctx, v, name)
+	}}
 }
 
 func windowOf(ctx context.Context, v visit, name string) (windowView, error) {

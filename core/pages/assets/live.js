@@ -5,9 +5,11 @@ import { localTimes } from "./times.js";
 
 const summaryEvery = 5000;
 
-// typed reports whether an attribute is what a person did to the page: text, ticks, details opened.
+// typed reports whether an attribute is what a person did to the page: text, ticks, choices, details
+// opened.
 function typed(name, element) {
   if (name === "open") return element.matches("details");
+  if (name === "selected") return element.matches("option");
   return (name === "value" || name === "checked") && element.matches("input:not([type=hidden])");
 }
 
@@ -17,7 +19,7 @@ export class Live {
   constructor(status, root, handlers) {
     this.status = status;
     this.root = root;
-    this.waiting = new Map(); // of parts: id → element
+    this.waiting = new Map(); // of parts: id → HTML
     document.addEventListener("focusin", (e) => { this.gone &&= e.target === root; });
     this.told = this.summary();
     this.stream = new Stream(status.dataset.view, status.dataset.seen ?? "", {
@@ -41,13 +43,12 @@ export class Live {
     });
   }
 
-  // Parts are put on the page one after the other, each in a task of its own: a large page stays
-  // usable while they come. Of a part that changed again only the newest is.
+  // Parts are read and put on the page one after the other, in tasks of their own: a large page
+  // stays usable while they come. Of a part that changed again only the newest is.
   parts(html) {
     for (const text of html.split("<!--part-->")) { // each alone: behind a p, a tr would be dropped
-      const one = document.createElement("template");
-      one.innerHTML = text;
-      for (const part of one.content.children) this.waiting.set(part.id, part);
+      const id = /\sid="([^"]*)"/.exec(text)?.[1]; // as HTML: a key, and not the id
+      if (id) this.waiting.set(id, text);
     }
     this.next ??= setTimeout(() => this.part(), 0);
   }
@@ -55,9 +56,11 @@ export class Live {
   part() {
     this.next = undefined;
     const end = performance.now() + 10;
-    for (const [id, part] of this.waiting) {
-      this.waiting.delete(id);
-      const old = document.getElementById(id);
+    for (const [key, text] of this.waiting) {
+      this.waiting.delete(key);
+      const one = document.createElement("template");
+      one.innerHTML = text;
+      const part = one.content.firstElementChild, old = document.getElementById(part.id);
       if (old) this.put(() => this.replace(old, part));
       if (performance.now() > end) break;
     }

@@ -2,6 +2,7 @@
 import { fill } from "./stream.js";
 import { LogStream } from "./logstream.js";
 import { keys, keysButton } from "./keys.js";
+import { localTimes } from "./times.js";
 
 const most = 2000;
 
@@ -74,6 +75,20 @@ export function startLog() {
       if (e.h) add([{ t: e.h }], "head");
       for (const l of e.l ?? []) add(l, e.s ?? "");
     },
-    done: () => say("The host has its outcome: load the page again for the steps, downloads and links to lines."),
+    done: async () => say(await renew() ? "The host has its outcome." : "The host has its outcome: load the page again for the steps, downloads and links to lines."),
   }, say);
+}
+
+// renew shows the outcome, the steps and the attempts as they are now. The lines stay.
+async function renew() {
+  const answer = await fetch(location.href).catch(() => undefined);
+  if (!answer?.ok || answer.redirected) return false;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const now = page.getElementById("facts"), facts = document.getElementById("facts");
+  if (!now) return false;
+  const focused = facts.contains(document.activeElement);
+  facts.replaceChildren(...now.childNodes);
+  if (focused) facts.focus({ preventScroll: true });
+  localTimes(facts);
+  return true;
 }

@@ -1,9 +1,9 @@
 // The output of one host while it runs: a stream of its own, of a page that can be seen.
-import { asOf, loginAgain } from "./stream.js";
+import { another, asOf, loginAgain } from "./stream.js";
 
 export class LogStream {
   constructor(url, handlers, say) {
-    this.url = url;
+    this.url = `${url}?as=${document.documentElement.dataset.as}`;
     this.handlers = handlers;
     this.say = say;
     this.wait = 1000;
@@ -29,6 +29,10 @@ export class LogStream {
     this.source.addEventListener("login", () => {
       this.end();
       this.say(`Your session has ended. ${asOf(this.since)} `, loginAgain());
+    });
+    this.source.addEventListener("other", () => {
+      this.end();
+      another(this.say);
     });
     this.source.onerror = () => {
       this.close();

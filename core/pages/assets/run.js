@@ -20,10 +20,22 @@ export function startRun() {
     localTimes(forecast);
   };
 
+  // The words beside the picture are fetched while somebody has them open.
+  const words = document.getElementById("words");
+  const tell = async () => {
+    if (!words.open) return;
+    const answer = await fetch(`${live.dataset.view}/timeline`).catch(() => undefined);
+    if (!answer?.ok || answer.redirected) return;
+    Idiomorph.morph(words.lastElementChild, await answer.text(), { morphStyle: "innerHTML" });
+    localTimes(words);
+  };
+  words.addEventListener("toggle", tell);
+
   const draw = (now) => {
     if (!now && Date.now() - drawn < pictureEvery) return;
     drawn = Date.now();
     foresee();
+    tell();
     picture.src = picture.src.replace(/\?.*/, "") + `?at=${drawn}`;
   };
 

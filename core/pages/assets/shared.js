@@ -7,6 +7,6 @@ self.onconnect = ({ ports: [port] }) => {
   port.onmessage = ({ data }) => {
     if (data.lock) navigator.locks.request(data.lock, () => streams.leave(port)); // the page is gone, however it ended
     else if (data.leave) streams.leave(port);
-    else streams.join(port, data.view, data.seen, (name, text, seen) => port.postMessage({ name, text, seen }));
+    else streams.join(port, data.view, data.seen, data.as, (name, text, seen) => port.postMessage({ name, text, seen }));
   };
 };

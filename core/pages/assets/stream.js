@@ -4,12 +4,13 @@ import { Streams } from "./streams.js";
 
 // connect returns how the page joins the stream that all pages of the browser share.
 function connect(tell) {
+  const { version, as } = document.documentElement.dataset;
   const own = () => {
     const streams = new Streams();
-    return { join: (view, seen) => streams.join(1, view, seen, tell), leave: () => streams.leave(1) };
+    return { join: (view, seen) => streams.join(1, view, seen, as, tell), leave: () => streams.leave(1) };
   };
   if (!("SharedWorker" in window) || !navigator.locks) return own();
-  const worker = new SharedWorker("/assets/shared.js", { type: "module", name: document.documentElement.dataset.version });
+  const worker = new SharedWorker("/assets/shared.js", { type: "module", name: version });
   const port = worker.port;
   const lock = crypto.randomUUID();
   navigator.locks.request(lock, () => {
@@ -18,7 +19,7 @@ function connect(tell) {
   });
   port.onmessage = ({ data }) => tell(data.name, data.text, data.seen);
   let to = {
-    join: (view, seen) => port.postMessage({ view, seen }),
+    join: (view, seen) => port.postMessage({ view, seen, as }),
     leave: () => port.postMessage({ leave: true }),
   };
   let joined;
@@ -46,6 +47,10 @@ export class Stream {
         over = true;
         return say(`Your session has ended. ${asOf(since)} `, loginAgain());
       }
+      if (name === "other") {
+        over = true;
+        return another(say);
+      }
       seen = now;
       if (name === "away" && data) return say(`${asOf(since)} It cannot be brought up to date: ${data}`);
       since = new Date();
@@ -70,6 +75,12 @@ export function asOf(since) { return `This page is as of ${since.toISOString().s
 // loginAgain leads to the login, and from there back to this page.
 export function loginAgain() {
   return { text: "Log in again", to: `/login?next=${encodeURIComponent(location.pathname + location.search)}` };
+}
+
+// another ends a page whose browser logged in as another person: its buttons would act as that one.
+export function another(say) {
+  say("This browser is now logged in as another person. ", { text: "Load the page", to: location.pathname + location.search });
+  for (const button of document.querySelectorAll("main form[method=post] button")) button.disabled = true;
 }
 
 // fill puts a line into an element, with a link behind it if there is one.

@@ -1,17 +1,18 @@
 // The one stream of all pages of a browser that can be seen. Over HTTP/1.1 a browser has six
 // connections, so that a stream a page would leave none for the seventh.
-const names = ["page", "parts", "same", "cells", "reread", "away", "done"];
+const names = ["page", "parts", "same", "cells", "reread", "away", "done", "other"];
 const first = 1000, most = 30000;
 
 export class Streams {
   constructor() {
-    this.pages = new Map(); // key → {view, seen, tell}
+    this.pages = new Map(); // key → {view, seen, as, tell}
     this.wait = first;
   }
 
-  // join adds a page; tell gets its events: (name, data, seen).
-  join(key, view, seen, tell) {
-    this.pages.set(key, { view, seen, tell });
+  // join adds a page that was made for the person of the mark as; tell gets its events: (name, data,
+  // seen).
+  join(key, view, seen, as, tell) {
+    this.pages.set(key, { view, seen, as, tell });
     this.again(0);
   }
 
@@ -27,14 +28,16 @@ export class Streams {
 
   open() {
     this.close();
-    const views = [...new Set([...this.pages.values()].map((p) => p.view))];
+    const same = (a) => (b) => a.view === b.view && a.as === b.as;
+    const views = [...this.pages.values()].filter((p, i, all) => all.findIndex(same(p)) === i);
     if (views.length === 0) return;
-    const of = (view) => [...this.pages.values()].filter((p) => p.view === view);
+    const of = (view) => [...this.pages.values()].filter(same(view));
     const tell = (name, data, seen) => { for (const p of [...this.pages.values()]) p.tell(name, data, seen); };
     const query = new URLSearchParams();
     for (const view of views) {
       const seen = new Set(of(view).map((p) => p.seen));
-      query.append("view", view);
+      query.append("view", view.view);
+      query.append("as", view.as);
       query.append("seen", seen.size === 1 ? [...seen][0] : ""); // pages that differ all get the newest
     }
     const source = this.source = new EventSource("/live?" + query);
@@ -47,8 +50,8 @@ export class Streams {
             p.seen = seen;
             p.tell(name, e.data, seen);
           }
-          if (name !== "done") return;
-          for (const [key, p] of this.pages) if (p.view === view) this.pages.delete(key);
+          if (name !== "done" && name !== "other") return;
+          for (const [key, p] of this.pages) if (same(view)(p)) this.pages.delete(key);
           if (this.pages.size === 0) this.close();
         });
       }
