@@ -146,7 +146,7 @@ func (f *RunFlags) record(ctx context.Context, con *console.Console) (*Record, e
 // unrecorded says what it means that the record cannot be written.
 func unrecorded(err error) string {
 	return "the run is not recorded: " + err.Error() +
-		"\nhint: it continues; --retry-failed and turnus runs will not know it, and handlers that it leaves pending are not kept. --no-record asks for that"
+		"\nhint: it continues; --retry-failed and turnus runs ls will not have it, and handlers that it leaves pending are not kept. --no-record asks for that"
 }
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all have
