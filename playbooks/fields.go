@@ -107,7 +107,7 @@ func strategyFields() []field[rollout.Strategy] {
 		{key: "next_wave_at", doc: "The next wave begins when this share of the released hosts has finished (98%), or after this time (10m), and does not wait for the rest.",
 			form: form{wantNextWave, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{percentForm().schema, durationForm().schema}}},
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.NextWaveAt = d.nextWaveOf(n) }},
-		{key: "wait_for_windows", doc: "A wave is done only when its hosts that wait for their service windows also are.", form: boolForm(),
+		{key: "wait_for_windows", doc: "A wave is done only when its hosts that wait for their maintenance windows also are.", form: boolForm(),
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.WaitForWindows = d.boolOf(n) }},
 	}
 }

@@ -328,7 +328,7 @@ func approver(con *console.Console, yes bool) func(context.Context, *launch.Laun
 	}
 }
 
-// keepWindows refuses a playbook that asks for a service window when none are given, unless the
+// keepWindows refuses a playbook that asks for a maintenance window when none are given, unless the
 // operator says that it may start now. It reports what a launch leaves out.
 func keepWindows(con *console.Console, launches []*launch.Launch, f *RunFlags) error {
 	for _, l := range launches {

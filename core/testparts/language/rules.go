@@ -97,6 +97,7 @@ func wordRules() []rule {
 		{"gate", words(`gates?|stash(?:es|ed)?|ownfiles|doors?|knocks?`), nil, `"admission", "barrier", "limiter", "state store" or "secure file"`, "the gate opens", "the barrier opens"},
 		{"verdict", words(`verdicts?`), words(`verdict (?:maps?|statements?)`), `"result": outcome, reason, detail`, "the verdict of a step", "a verdict map of nftables"},
 		{"book", words(`books?`), nil, `"playbook" or "window calendar"`, "a book of windows", "a window calendar"},
+		{"service window", words(`service windows?`), nil, `"maintenance window" or "window"`, "its service window opens", "its maintenance window opens"},
 		{"plugin host", words(`plugin hosts?`), nil, `"plugin runner"`, "the plugin host starts it", "the plugin runner starts it"},
 	}
 }
