@@ -32,6 +32,7 @@ func leading(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` +
 
 var (
 	list      = sync.OnceValue(rules)
+	shownList = sync.OnceValue(shownRules)
 	guideList = sync.OnceValue(guideRules)
 )
 
@@ -102,14 +103,22 @@ func wordRules() []rule {
 	}
 }
 
+// shownRules are about words that people read in messages, and that comments have in another sense.
+func shownRules() []rule {
+	return []rule{
+		{"dead", words(`dead`), words(`dead(?:-| )letter(?:s|ed)?|dead man's|former name`), `"killed", "ended" or "dead-lettered"`, "a dead worker", "a dead-lettered notification"},
+		{"held", words(`(?:is|are|be|was|were) (?:then )?held`), words(`(?:locks?|hosts?|files?) (?:\w+ )?(?:is|are|be|was|were) held`), `"paused", "waiting" or "blocked"`, "the run is held", "the lock is held"},
+		{"ended well", words(`ended well`), nil, `"succeeded"`, "the run ended well", "the run succeeded"},
+	}
+}
+
 // guideRules are about words that comments and tests also use in another sense.
 func guideRules() []rule {
-	return []rule{
+	return append(shownRules(), []rule{
 		{"say", words(`says? (?:what|where|whether|which|who|why|that)|say so`), nil, `"show", "report", "list" or "have"`, "the page says where it is", "the page shows where it is"},
-		{"dead", words(`dead`), words(`dead(?:-| )letter(?:s|ed)?|dead man's`), `"killed", "ended" or "dead-lettered"`, "a dead worker", "a dead-lettered notification"},
 		{"fresh", words(`fresh`), nil, `"new"`, "a fresh connection", "a new connection"},
 		{"definitions", words(`(?:the|newest|old) definitions`), nil, `"project", "rules"`, "the newest definitions", "the newest project"},
-	}
+	}...)
 }
 
 // Words returns what is wrong with the words of one sentence: the rule, the place and what to
