@@ -25,8 +25,8 @@ func tracked(t *testing.T, ending string) []string {
 
 // guides reports whether a page is one that people read for its own sake: README, ARCHITECTURE, how
 // to contribute, docs and examples. Pages below docs are generated from texts of the code. Pages of
-// job types are held to the words of guides, decisions also to their sentences and headings, all
-// other pages to their columns only.
+// job types and commands are held to the words of guides, decisions also to their sentences and
+// headings, all other pages to their columns only.
 func guides(path string) bool {
 	return !strings.Contains(path, "/") || strings.HasPrefix(path, "examples/") || filepath.Dir(path) == "docs"
 }
@@ -46,7 +46,7 @@ func TestLanguageOfThePages(t *testing.T) {
 		if filepath.Base(path) == "DECISIONS.md" {
 			check = language.Decisions
 		}
-		if strings.HasPrefix(path, "docs/job-types/") {
+		if strings.HasPrefix(path, "docs/job-types/") || strings.HasPrefix(path, "docs/commands/") {
 			check = language.Reference
 		}
 		if guides(path) {

@@ -200,7 +200,7 @@ windows of files, or without -f by those of a server, with the approvals that we
 				})(cmd, args)
 			}
 			if r != (remote.Flags{}) {
-				return console.Invalid("-f says that files are asked: --server, --context, --token-file and --ca-file are for asking a server, without -f")
+				return console.Invalid("-f reads files: --server, --context, --token-file and --ca-file are for asking a server, without -f")
 			}
 			defs, zone, err := f.load(args[0])
 			if err != nil {

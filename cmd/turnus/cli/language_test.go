@@ -29,7 +29,7 @@ func helpProblems(c *cobra.Command) []string {
 	}
 	var found []string
 	check := func(place, text string) {
-		for _, problem := range language.Text(text) {
+		for _, problem := range language.Shown(text) {
 			found = append(found, c.CommandPath()+place+": "+problem)
 		}
 	}
@@ -51,7 +51,7 @@ func TestLanguageOfTheHelp(t *testing.T) {
 		}
 	}
 	// The negative control: a short help, a long one and a flag.
-	wrong := &cobra.Command{Use: "x", Short: "plan anew", Long: "It plans.\n\nAll but for one."}
+	wrong := &cobra.Command{Use: "x", Short: "plan anew", Long: "It plans.\n\nIt says it."}
 	wrong.Flags().Bool("y", false, "plan at once")
 	if found := helpProblems(wrong); len(found) != 3 {
 		t.Errorf("negative control: %q", found)

@@ -37,38 +37,29 @@ func Messages(path string, src []byte) ([]string, error) {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			for at, text := range messages(n) {
-				found = append(found, lines(fset, at, shown(verb.ReplaceAllString(text, "VALUE")))...)
+				found = append(found, lines(fset, at, Shown(verb.ReplaceAllString(text, "VALUE")))...)
 			}
 		case *ast.Field:
 			if n.Tag == nil {
 				break
 			}
 			for _, key := range []string{"doc", "jsonschema"} {
-				found = append(found, lines(fset, n.Tag.Pos(), shown(reflect.StructTag(literal(n.Tag)).Get(key)))...)
+				found = append(found, lines(fset, n.Tag.Pos(), Shown(reflect.StructTag(literal(n.Tag)).Get(key)))...)
 			}
 		case *ast.KeyValueExpr:
 			if key, ok := n.Key.(*ast.Ident); ok && prose.MatchString(key.Name) {
-				found = append(found, lines(fset, n.Value.Pos(), shown(verb.ReplaceAllString(written(n.Value), "VALUE")))...)
+				found = append(found, lines(fset, n.Value.Pos(), Shown(verb.ReplaceAllString(written(n.Value), "VALUE")))...)
 			}
 		case *ast.AssignStmt:
 			for i, left := range n.Lhs {
 				if to, ok := left.(*ast.SelectorExpr); ok && len(n.Rhs) == len(n.Lhs) && assigned.MatchString(to.Sel.Name) {
-					found = append(found, lines(fset, n.Rhs[i].Pos(), shown(verb.ReplaceAllString(written(n.Rhs[i]), "VALUE")))...)
+					found = append(found, lines(fset, n.Rhs[i].Pos(), Shown(verb.ReplaceAllString(written(n.Rhs[i]), "VALUE")))...)
 				}
 			}
 		}
 		return true
 	})
 	return found, nil
-}
-
-// shown returns what is wrong with a text that a program prints.
-func shown(text string) []string {
-	found := Text(text)
-	for _, s := range Sentences(plain(text)) {
-		found = append(found, broken(shownList(), s)...)
-	}
-	return found
 }
 
 // Failures returns what is wrong with the messages by which tests fail, log and are skipped. Each

@@ -111,6 +111,7 @@ func TestCode(t *testing.T) {
 		"a message with a format":      {"var e = fault{message: fmt.Sprintf(\"plan %d anew\", x)}", 1},
 		"a text of a field":            {"func f() { n.Text += \"plan anew\" }", 1},
 		"a word of messages":           {"var e = errors.New(\"the run is held\")", 1},
+		"another word of messages":     {"var e = fault{Hint: \"say changed\"}", 1},
 		"a doc of a field":             {"type t struct {\n\tA int `jsonschema:\"planned anew\"`\n}", 1},
 		"a name of a field":            {"type t struct {\n\tA int `json:\"anew\"`\n}", 0},
 		"a flag is no prose":           {"var e = errors.New(\"give --forks\")", 0},

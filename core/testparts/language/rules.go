@@ -34,6 +34,9 @@ var (
 	list      = sync.OnceValue(rules)
 	shownList = sync.OnceValue(shownRules)
 	guideList = sync.OnceValue(guideRules)
+
+	// decisionList leaves out "say", which decisions have in another sense.
+	decisionList = sync.OnceValue(func() []rule { return guideRules()[1:] })
 )
 
 // rules returns the list of words and constructions. Each rule has one name, which its finding
@@ -106,7 +109,8 @@ func wordRules() []rule {
 // shownRules are about words that people read in messages, and that comments have in another sense.
 func shownRules() []rule {
 	return []rule{
-		{"dead", words(`dead`), words(`dead(?:-| )letter(?:s|ed)?|dead man's|former name`), `"killed", "ended" or "dead-lettered"`, "a dead worker", "a dead-lettered notification"},
+		{"say", words(`says?|saying`), nil, `"show", "report", "list" or "have"`, "the page says where it is", "the page shows where it is"},
+		{"dead", words(`dead`), words(`dead(?:-| )letter(?:s|ed)?|dead man's|former name|slow, dead`), `"killed", "ended" or "dead-lettered"`, "a dead worker", "a dead-lettered notification"},
 		{"held", words(`(?:is|are|be|was|were) (?:then )?held`), words(`(?:locks?|hosts?|files?) (?:\w+ )?(?:is|are|be|was|were) held`), `"paused", "waiting" or "blocked"`, "the run is held", "the lock is held"},
 		{"ended well", words(`ended well`), nil, `"succeeded"`, "the run ended well", "the run succeeded"},
 	}
@@ -115,7 +119,6 @@ func shownRules() []rule {
 // guideRules are about words that comments and tests also use in another sense.
 func guideRules() []rule {
 	return append(shownRules(), []rule{
-		{"say", words(`says? (?:what|where|whether|which|who|why|that)|say so`), nil, `"show", "report", "list" or "have"`, "the page says where it is", "the page shows where it is"},
 		{"fresh", words(`fresh`), nil, `"new"`, "a fresh connection", "a new connection"},
 		{"definitions", words(`(?:the|newest|old) definitions`), nil, `"project", "rules"`, "the newest definitions", "the newest project"},
 	}...)

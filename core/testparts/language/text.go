@@ -40,17 +40,17 @@ func Page(text string) []string {
 
 // Guide returns what is wrong with a page that people read to do something: as Page, and words that
 // comments may have.
-func Guide(text string) []string { return append(Page(text), guideWords(text)...) }
+func Guide(text string) []string { return append(Page(text), guideWords(text, guideList())...) }
 
 // Reference returns what is wrong with a generated page: its columns, and the words that a guide
 // must not have.
-func Reference(text string) []string { return append(Columns(text), guideWords(text)...) }
+func Reference(text string) []string { return append(Columns(text), guideWords(text, guideList())...) }
 
-func guideWords(text string) []string {
+func guideWords(text string, list []rule) []string {
 	var found []string
 	for _, b := range blocks(text) {
 		for _, s := range Sentences(b.text) {
-			for _, problem := range broken(guideList(), s) {
+			for _, problem := range broken(list, s) {
 				found = append(found, fmt.Sprintf("line %d: %s", b.line, problem))
 			}
 		}
@@ -75,7 +75,7 @@ func Prose(text string) []string {
 // Decisions returns what is wrong with a page of decisions: as Guide without the median, and its
 // headings.
 func Decisions(text string) []string {
-	found := append(Prose(text), guideWords(text)...)
+	found := append(Prose(text), guideWords(text, decisionList())...)
 	for i, line := range strings.Split(text, "\n") {
 		heading, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
 		if !is || !strings.HasPrefix(line, "#") {
@@ -103,12 +103,20 @@ func Sentence(s string) []string {
 
 // Text returns what is wrong with the sentences of a text without Markdown: a help text or a
 // message.
-func Text(text string) []string {
+func Text(text string) []string { return inSentences(text, Sentence) }
+
+// Shown returns what is wrong with a text that a program prints: as Text, and words that comments
+// may have.
+func Shown(text string) []string {
+	return inSentences(text, func(s string) []string { return append(Sentence(s), broken(shownList(), s)...) })
+}
+
+func inSentences(text string, check func(string) []string) []string {
 	var found []string
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		paragraph = example.ReplaceAllString(paragraph, "")
 		for _, s := range Sentences(strings.Join(strings.Fields(plain(paragraph)), " ")) {
-			found = append(found, Sentence(s)...)
+			found = append(found, check(s)...)
 		}
 	}
 	return found
