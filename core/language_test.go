@@ -73,6 +73,48 @@ func TestLanguageOfThePages(t *testing.T) {
 	}
 }
 
+var (
+	templateAction = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
+	htmlTag        = regexp.MustCompile(`(?s)<[^>]*>`)
+
+	// label is a problem that headings have, and sentences of which each branch is counted.
+	label = regexp.MustCompile(`write a noun|words in`)
+)
+
+// webPageProblems returns what is wrong with the words of a template. Each tag ends a sentence.
+func webPageProblems(text string) []string {
+	text = htmlTag.ReplaceAllString(templateAction.ReplaceAllString(text, "VALUE"), ".\n")
+	var found []string
+	for line := range strings.Lines(text) {
+		for _, problem := range language.Shown(strings.TrimSpace(line)) {
+			if !label.MatchString(problem) {
+				found = append(found, problem)
+			}
+		}
+	}
+	return found
+}
+
+func TestLanguageOfTheWebPages(t *testing.T) {
+	paths := tracked(t, ".html")
+	for _, path := range paths {
+		text, err := os.ReadFile(filepath.Join(root(t), path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range webPageProblems(string(text)) {
+			t.Errorf("%s: %s", path, problem)
+		}
+	}
+	if len(paths) < 20 {
+		t.Errorf("only %d templates were found", len(paths))
+	}
+	wrong := `<p class="stale">{{.Count}} runs are planned anew</p><p title="anew">The queue {{if .Away}}says{{end}} nothing</p><p>It says</p>` // negative control
+	if found := webPageProblems(wrong); len(found) != 2 {
+		t.Errorf("negative control: %q", found)
+	}
+}
+
 // One package: go test ./core -run 'TestLanguageOfTheMessages/core/queue$'.
 func TestLanguageOfTheMessages(t *testing.T) {
 	eachPackage(t, func(path string, src []byte) ([]string, error) {
