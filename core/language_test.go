@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,9 @@ func TestLanguageOfThePages(t *testing.T) {
 			for _, problem := range check(string(text)) {
 				t.Errorf("%s: %s", path, problem)
 			}
+			if strings.HasPrefix(path, "docs/job-types/") && !opensWithCode(string(text)) {
+				t.Errorf("%s: expected an example in the first %d lines", path, opening)
+			}
 			if !guides(path) && filepath.Base(path) != "DESIGN.md" {
 				return
 			}
@@ -71,6 +75,17 @@ func TestLanguageOfThePages(t *testing.T) {
 	if pages < 50 {
 		t.Errorf("only %d pages were found", pages)
 	}
+	if opensWithCode(strings.Repeat("text\n", opening) + "```sh\nls\n```\n") { // negative control
+		t.Error("a page that opens with text passes")
+	}
+}
+
+const opening = 12 // lines
+
+// opensWithCode reports whether a block of code is among the first lines of a page.
+func opensWithCode(text string) bool {
+	lines := strings.Split(text, "\n")
+	return slices.ContainsFunc(lines[:min(opening, len(lines))], func(line string) bool { return strings.HasPrefix(line, "```") })
 }
 
 var (
