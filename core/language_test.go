@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,8 +26,8 @@ func tracked(t *testing.T, ending string) []string {
 
 // guides reports whether a page is one that people read for its own sake: README, ARCHITECTURE, how
 // to contribute, docs and examples. Pages below docs are generated from texts of the code. Pages of
-// job types are held to the words of guides, decisions also to their sentences and headings, all
-// other pages to their columns only.
+// job types and commands are held to the words of guides, decisions also to their sentences and
+// headings, all other pages to their columns only.
 func guides(path string) bool {
 	return !strings.Contains(path, "/") || strings.HasPrefix(path, "examples/") || filepath.Dir(path) == "docs"
 }
@@ -46,7 +47,7 @@ func TestLanguageOfThePages(t *testing.T) {
 		if filepath.Base(path) == "DECISIONS.md" {
 			check = language.Decisions
 		}
-		if strings.HasPrefix(path, "docs/job-types/") {
+		if strings.HasPrefix(path, "docs/job-types/") || strings.HasPrefix(path, "docs/commands/") {
 			check = language.Reference
 		}
 		if guides(path) {
@@ -59,6 +60,9 @@ func TestLanguageOfThePages(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			for _, problem := range check(string(text)) {
 				t.Errorf("%s: %s", path, problem)
+			}
+			if strings.HasPrefix(path, "docs/job-types/") && !opensWithCode(string(text)) {
+				t.Errorf("%s: expected an example in the first %d lines", path, opening)
 			}
 			if !guides(path) && filepath.Base(path) != "DESIGN.md" {
 				return
@@ -74,6 +78,59 @@ func TestLanguageOfThePages(t *testing.T) {
 	}
 	if pages < 50 {
 		t.Errorf("only %d pages were found", pages)
+	}
+	if opensWithCode(strings.Repeat("text\n", opening) + "```sh\nls\n```\n") { // negative control
+		t.Error("a page that opens with text passes")
+	}
+}
+
+const opening = 12 // lines
+
+// opensWithCode reports whether a block of code is among the first lines of a page.
+func opensWithCode(text string) bool {
+	lines := strings.Split(text, "\n")
+	return slices.ContainsFunc(lines[:min(opening, len(lines))], func(line string) bool { return strings.HasPrefix(line, "```") })
+}
+
+var (
+	templateAction = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
+	htmlTag        = regexp.MustCompile(`(?s)<[^>]*>`)
+
+	// label is a problem that headings have, and sentences of which each branch is counted.
+	label = regexp.MustCompile(`write a noun|words in`)
+)
+
+// webPageProblems returns what is wrong with the words of a template. Each tag ends a sentence.
+func webPageProblems(text string) []string {
+	text = htmlTag.ReplaceAllString(templateAction.ReplaceAllString(text, "VALUE"), ".\n")
+	var found []string
+	for line := range strings.Lines(text) {
+		for _, problem := range language.Shown(strings.TrimSpace(line)) {
+			if !label.MatchString(problem) {
+				found = append(found, problem)
+			}
+		}
+	}
+	return found
+}
+
+func TestLanguageOfTheWebPages(t *testing.T) {
+	paths := tracked(t, ".html")
+	for _, path := range paths {
+		text, err := os.ReadFile(filepath.Join(root(t), path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range webPageProblems(string(text)) {
+			t.Errorf("%s: %s", path, problem)
+		}
+	}
+	if len(paths) < 20 {
+		t.Errorf("only %d templates were found", len(paths))
+	}
+	wrong := `<p class="stale">{{.Count}} runs are planned anew</p><p title="anew">The queue {{if .Away}}says{{end}} nothing</p><p>It says</p>` // negative control
+	if found := webPageProblems(wrong); len(found) != 2 {
+		t.Errorf("negative control: %q", found)
 	}
 }
 

@@ -112,7 +112,7 @@ func (d *decoder) checkFacts(root *yaml.Node, p *Playbook) {
 	}
 	inSteps := slices.ContainsFunc(p.Calls(), func(s Step) bool { return s.Facts })
 	if p.FactsAge = 0; p.FactsLimit > 0 && !inSteps && !p.Targets.Absent() {
-		d.reportNode(d.child(root, "facts"), problem{message: "facts says how old the facts may be that the playbook reads, and it reads none",
+		d.reportNode(d.child(root, "facts"), problem{message: "facts limits how old the facts may be that the playbook reads, and it reads none",
 			expected: `an expression that reads facts, such as host.facts.os.family == "debian"`, hint: "remove facts, or read host.facts in targets or a step (docs/facts.md)"})
 	}
 }

@@ -96,7 +96,7 @@ func TestFactsAge(t *testing.T) {
 		{reads + "facts: {}", 0, "max_age"},
 		{reads + "facts: {age: 1h}", 0, `it is called "max_age"`},
 		{reads + "facts: 1h", 0, "p.yaml:3:8"},
-		{"targets: true\nfacts: {max_age: 1h}", 0, "p.yaml:3:8: facts says how old"},
+		{"targets: true\nfacts: {max_age: 1h}", 0, "p.yaml:3:8: facts limits how old"},
 		{"targets: host.facts.cpu > 2", 0, `did you mean "cpus"?`},
 	} {
 		p, err := parseTargets(t, c.lines)

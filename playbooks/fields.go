@@ -60,7 +60,7 @@ func playbookFields() []field[Playbook] {
 		{key: "handlers", doc: "Calls that run once after the steps that notify them, where one of those changed the host.",
 			form: handlersForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Handlers = d.readHandlers(n) }},
-		{key: "become", doc: "Runs the steps as root, or as a user: {user: app}. The inventory says by which program, and credentials hold the password.", form: becomeForm(),
+		{key: "become", doc: "Runs the steps as root, or as a user: {user: app}. The inventory names the program, and credentials hold the password.", form: becomeForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Become = d.becomeOf(n) }},
 		{key: "schedule", doc: "When a schedule launches the playbook.", form: objectForm(scheduleFields()),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { d.readSchedule(n, p) }},
@@ -97,7 +97,7 @@ func strategyFields() []field[rollout.Strategy] {
 			form: form{"a mapping of ha_group, site, customer or label:NAME to a number", &jsonschema.Schema{Type: "object",
 				PropertyNames: &jsonschema.Schema{Pattern: patternGroup}, AdditionalProperties: intForm(1, maxGroup).schema}},
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.PerGroup = d.perGroupOf(n) }},
-		{key: "pause_between", doc: "After each wave: approve (an operator says go) or a duration.",
+		{key: "pause_between", doc: "After each wave: approve (an operator approves) or a duration.",
 			form: form{wantPause, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{enumForm("approve").schema, durationForm().schema}}},
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.PauseBetween = d.pauseOf(n) }},
 		{key: "on_failed_wave", doc: "After a wave of which no host succeeded: stop the run, or continue with the next wave; stop when not given.", form: enumForm(rollout.StopRun, rollout.ContinueRun),
@@ -107,7 +107,7 @@ func strategyFields() []field[rollout.Strategy] {
 		{key: "next_wave_at", doc: "The next wave begins when this share of the released hosts has finished (98%), or after this time (10m), and does not wait for the rest.",
 			form: form{wantNextWave, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{percentForm().schema, durationForm().schema}}},
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.NextWaveAt = d.nextWaveOf(n) }},
-		{key: "wait_for_windows", doc: "A wave is done only when its hosts that wait for their service windows also are.", form: boolForm(),
+		{key: "wait_for_windows", doc: "A wave is done only when its hosts that wait for their maintenance windows also are.", form: boolForm(),
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.WaitForWindows = d.boolOf(n) }},
 	}
 }

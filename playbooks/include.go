@@ -60,7 +60,7 @@ func blockFields() []field[draftBlock] {
 			read: func(_ *decoder, n *yaml.Node, b *draftBlock) { b.when = n }},
 		{key: "tags", doc: "Tags of all the steps, beside their own.", form: tagsForm(),
 			read: func(d *decoder, n *yaml.Node, b *draftBlock) { b.tags = d.tagsOf(n) }},
-		{key: "become", doc: "User of the steps that do not say it themselves.", form: becomeForm(),
+		{key: "become", doc: "User of the steps that do not name one.", form: becomeForm(),
 			read: func(d *decoder, n *yaml.Node, b *draftBlock) { b.become = d.becomeOf(n) }},
 		{key: "window", doc: "Window set of the steps that name none themselves; none lets them run at any time.", form: nameForm(),
 			read: func(d *decoder, n *yaml.Node, b *draftBlock) { b.window = d.nameOf(n) }},

@@ -19,7 +19,7 @@ import (
 const designFirmware = `playbook: branch-firmware-8.4
 description: Firmware 8.4.2 on every branch firewall
 targets: host.labels.role == "firewall" && host.labels.model == "br-200"
-window: service                      # the host's own service window
+window: service                      # the host's own maintenance window
 strategy: {waves: [1, 5%, 100%], max_in_flight: 200, stop_after: 2%, per_group: {ha_group: 1}}
 vars: {image: br200-8.4.2.raucb}
 steps:

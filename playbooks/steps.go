@@ -61,7 +61,7 @@ func stepFields() []field[draft] {
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Window = d.nameOf(n) }},
 		{key: "needs", doc: "Time that must be left in the window, rollback included.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Needs = d.durationOf(n) }},
-		{key: "disruptive", doc: "Whether the host may be out of service meanwhile: never two hosts of an HA group at the same time, and under the playbook's window it waits. When not given, true for a step with a window of its own, else what the job type says.",
+		{key: "disruptive", doc: "Whether the host may be out of service meanwhile: never two hosts of an HA group at the same time, and under the playbook's window it waits. When not given, true for a step with a window of its own, else as in the job type.",
 			form: boolForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Disruptive = new(d.boolOf(n)) }},
 		{key: "timeout", doc: "Longest that one attempt may take.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Timeout = d.durationOf(n) }},

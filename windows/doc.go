@@ -1,4 +1,4 @@
-// Package windows owns service windows: when the disruptive steps of a host may run, and why not.
+// Package windows owns maintenance windows: when disruptive steps of a host may run, and why not.
 // It is a calculus of pure values. Definitions are read from YAML and compiled once per window set
 // for a horizon. The compiled set answers Next, Explain, Occurrences and Lint without I/O, locks or
 // clocks of its own.

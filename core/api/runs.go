@@ -156,7 +156,7 @@ type NewExec struct {
 	SkipNoWindow   bool         `json:"skip_no_window,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
 	SkipUnfit      bool         `json:"skip_unfit,omitempty" deprecated:"true" doc:"former name of skip_no_window"`
 	OutsideWindows bool         `json:"outside_windows,omitempty" doc:"run now, whatever window sets the hosts have: needs a reason, and the permission exec-outside-windows"`
-	Become         *bool        `json:"become,omitempty" doc:"true: as become_user, or root: needs a reason, and the permission exec-become; false: as the login; without it as the inventory says"`
+	Become         *bool        `json:"become,omitempty" doc:"true: as become_user, or root: needs a reason, and the permission exec-become; false: as the login; without it as in the inventory"`
 	BecomeUser     string       `json:"become_user,omitempty" maxLength:"64" doc:"become this user, instead of the inventory's or root"`
 	Reason         string       `json:"reason,omitempty" maxLength:"1000" doc:"why, for the audit log"`
 	Check          bool         `json:"check,omitempty" doc:"refused: nobody knows what a command would change"`
@@ -205,7 +205,7 @@ type LaunchOptions struct {
 	Params      map[string]any `json:"params,omitempty" doc:"values of the playbook's params, see get-playbook; the value of a secret is its name"`
 	Tags        []string       `json:"tags,omitempty" maxItems:"100"`
 	SkipTags    []string       `json:"skip_tags,omitempty" maxItems:"100"`
-	Check       bool           `json:"check,omitempty" doc:"change nothing: say what would change"`
+	Check       bool           `json:"check,omitempty" doc:"change nothing: report what would change"`
 	Diff        bool           `json:"diff,omitempty"`
 	MaxInFlight int            `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000"`
 }

@@ -86,7 +86,7 @@ type ApproveWindow struct {
 // RevokeWindow revokes the approvals of a window set, or of a rule of it.
 type RevokeWindow struct {
 	Rule   string `json:"rule,omitempty" maxLength:"100"`
-	Window string `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was seen; refused if the window has changed. Without it, whatever the set says is revoked"`
+	Window string `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was seen; refused if the window has changed. Without it, the approval is revoked whatever the set contains"`
 	Ticket string `json:"ticket,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._/-]*$"`
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }

@@ -32,7 +32,7 @@ const (
 	MaxKeep     = 400 * 24 * time.Hour
 )
 
-// Board holds the few small documents that every node reads beside its jobs: the service windows of
+// Board holds the few small documents that every node reads beside its jobs: the windows of
 // a run or of a whole service. It is as available as the queue, so that a node which cannot read it
 // gets no job either.
 //

@@ -26,7 +26,7 @@ type Approval struct {
 	ID      string    `json:"id"`
 	Set     string    `json:"set"`
 	Rule    string    `json:"rule,omitempty"`
-	Revoked bool      `json:"revoked,omitempty"` // it revokes earlier approvals, also those in the definitions
+	Revoked bool      `json:"revoked,omitempty"` // it revokes earlier approvals, also those in the project
 	Tenant  string    `json:"tenant,omitempty"`  // whose quota it counts for; "" is the provider
 	By      string    `json:"by"`
 	At      time.Time `json:"at"`

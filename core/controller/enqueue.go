@@ -279,7 +279,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	}
 	err = errors.Join(err, errors.Join(c.cfg.Queue.Adjust(ctx, going...)...))
 	if err != nil { // whose run it is brings that about
-		c.cfg.Log.Warn("some runs are held in the queue until they are checked", "error", err)
+		c.cfg.Log.Warn("some runs stay paused in the queue until they are checked", "error", err)
 	}
 	return errs
 }

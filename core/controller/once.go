@@ -158,7 +158,7 @@ func (c *Controller) onceNote(ctx context.Context, l *poll, step int, note snaps
 		return o, err
 	}
 	if o.Job < 0 || o.Job >= len(l.held.launch.Hosts) {
-		return o, fmt.Errorf("a worker says that job %d of %d calls step %d: %w", o.Job, len(l.held.launch.Hosts), step, core.ErrInvalid)
+		return o, fmt.Errorf("a worker reports that job %d of %d calls step %d: %w", o.Job, len(l.held.launch.Hosts), step, core.ErrInvalid)
 	}
 	return o, nil
 }

@@ -109,11 +109,11 @@ func (c *Controller) orphan(ctx context.Context, id string, driven, repair bool)
 	}
 	if s.Phase == queue.Active {
 		if err := c.setQueuePaused(ctx, id, true); err != nil {
-			f.What += "; it could not be held: " + err.Error()
+			f.What += "; it could not be paused: " + err.Error()
 			return f, nil //nolint:nilerr // the finding says it
 		}
 	}
-	f.What += "; it is held: jobs that run end, and nothing more of it starts"
+	f.What += "; it is paused: running jobs end, and no further job starts"
 	f.Repaired = true
 	return f, nil
 }

@@ -82,7 +82,7 @@ func (c *Controller) servers(ctx context.Context) ([]string, error) {
 		c.setBack = c.setBack || err == nil && version < c.posted
 	}
 	if c.posted, err = c.cfg.Board.Post(ctx, mine, nil, aliveFor); err != nil {
-		return nil, fmt.Errorf("say that this server lives: %w", err)
+		return nil, fmt.Errorf("report that this server lives: %w", err)
 	}
 	names, err := c.cfg.Board.Names(ctx, serverPrefix)
 	if err != nil {

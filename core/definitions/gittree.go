@@ -79,7 +79,7 @@ func (g *git) describe(ctx context.Context, commit string) (Revision, error) {
 	}
 	lines := strings.SplitN(out, "\n", 3)
 	if len(lines) < 3 {
-		return Revision{}, fmt.Errorf("git log: %w: commit %s says too little", core.ErrInvalid, commit)
+		return Revision{}, fmt.Errorf("git log: %w: the log of commit %s lacks fields", core.ErrInvalid, commit)
 	}
 	r := Revision{Commit: commit, Author: oneLine(lines[0]), Subject: oneLine(lines[2])}
 	if at, err := time.Parse(time.RFC3339, lines[1]); err == nil && at.UTC().Year() <= lastYear { // anybody can write anything into a commit

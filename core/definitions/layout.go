@@ -74,7 +74,7 @@ func (l *loader) convention(part string) {
 	case len(found) == 0 && !optional(part):
 		// A folder that was renamed must not take every schedule away.
 		l.fail(playbooks.Diagnostic{File: layoutFile, Message: "the tree has no " + part, Expected: strings.Join(names, ", or "),
-			Hint: fmt.Sprintf("name another place in %s at the root, or say %s: [] if there is none", layoutFile, part)})
+			Hint: fmt.Sprintf("name another place in %s at the root, or write %s: [] if there is none", layoutFile, part)})
 	}
 	l.set.layout[part] = found
 }

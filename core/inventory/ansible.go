@@ -324,7 +324,7 @@ func (f *file) sshArgs(into *settings, key, text string, line, col int) {
 		case w == "-o" && strings.EqualFold(name, "ProxyJump"):
 			*jump = jumps(value)
 		case w == "-o" && strings.EqualFold(name, "ProxyCommand"):
-			f.warn(line, col, "%s: ProxyCommand is not supported: say -o ProxyJump=HOST instead", key)
+			f.warn(line, col, "%s: ProxyCommand is not supported: write -o ProxyJump=HOST instead", key)
 		case w == "-o" && (strings.EqualFold(name, "StrictHostKeyChecking") || strings.EqualFold(name, "UserKnownHostsFile")):
 			f.warn(line, col, "%s: %s is left out: host keys are always verified", key, name)
 		case w == "-o":

@@ -467,7 +467,7 @@ func (b *builder) poolOf(e *entry, h *core.Host) string {
 		}
 		if found != nil && found.name != p.name {
 			b.problem(e.at, "host %q is claimed by the pools %q (%s) and %q (%s)", h.Name, found.name, found.at, p.name, p.at).
-				Hint = "say pool: on the host, its site or its customer, which beats pools:"
+				Hint = "write pool: on the host, its site or its customer, which beats pools:"
 			return found.name
 		}
 		found = p

@@ -100,7 +100,7 @@ func TestDelegateOfASnapshot(t *testing.T) {
 		"right":              {`{"name": "lb", "customer": "acme"}`, ""},
 		"another customer's": {`{"name": "lb", "customer": "birch"}`, "is not of the customer of web"},
 		"another name":       {`{"name": "web2", "customer": "acme"}`, "is not of the customer of web"},
-		"a login":            {`{"name": "lb", "customer": "acme", "ssh": {"password_command": "id"}}`, "no job may say what a worker logs in with"},
+		"a login":            {`{"name": "lb", "customer": "acme", "ssh": {"password_command": "id"}}`, "no job may set what a worker logs in with"},
 		"no JSON":            {`[]`, "read host"},
 	} {
 		s := snapshot.Snapshot{Delegates: map[string]json.RawMessage{"lb": json.RawMessage(c.data)}}

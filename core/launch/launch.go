@@ -70,7 +70,7 @@ type Options struct {
 	// source gave any.
 	Source func(host string) (core.SourceUse, bool)
 
-	// Windows are the service windows that steps with a window wait for; nil: no step waits.
+	// Windows are the maintenance windows that steps with a window wait for; nil: no step waits.
 	Windows *admission.Calendar
 	// SkipNoWindow leaves out hosts that no window fits, and lists them in Launch.NoWindow. Without it
 	// they are a *NoWindowError.

@@ -11,7 +11,7 @@ import (
 // errInner does not say which address: a tenant reads it, and must not learn how names resolve
 // here.
 var errInner = fmt.Errorf("its address is in the server's own network, which channels of the project may not reach: "+
-	"--notify-allow of the server says which they may: %w", core.ErrInvalid)
+	"--notify-allow of the server lists those that they may: %w", core.ErrInvalid)
 
 // newGuard keeps channels of the definitions from reaching the server's own network.
 func newGuard(allow []netip.Prefix) *outward.Guard {

@@ -21,17 +21,17 @@ func TestNewsAsNotices(t *testing.T) {
 		news News
 		want string // the text; "" is sent to nobody
 	}{
-		"missed":         {News{Kind: policy.WindowMissed, Run: "over", Count: 3, Text: "no window is left to\nthe approval is over"}, "patch: run over: no window is left to 3 jobs\nthe approval is over\nLook further: turnus runs show over"},
-		"wave":           {News{Kind: policy.ApprovalNeeded, Run: "open", Text: "wave 2 waits"}, "patch: run open: wave 2 waits\nLook further: turnus runs show open"},
+		"missed":         {News{Kind: policy.WindowMissed, Run: "over", Count: 3, Text: "no window is left to\nthe approval is over"}, "patch: run over: no window is left to 3 jobs\nthe approval is over\nNext: turnus runs show over"},
+		"wave":           {News{Kind: policy.ApprovalNeeded, Run: "open", Text: "wave 2 waits"}, "patch: run open: wave 2 waits\nNext: turnus runs show open"},
 		"a wave of old":  {News{Kind: policy.ApprovalNeeded, Run: "over", Text: "wave 2 waits"}, ""},
 		"a run of old":   {News{Kind: policy.RunPaused, Run: "none", Text: "held"}, ""},
-		"window":         {News{Kind: policy.ApprovalNeeded, Tenant: "acme", Window: "night", Text: "window set night waits"}, "window set night waits\nLook further: turnus windows approvals"},
-		"skipped":        {News{Kind: policy.TriggerSkipped, Schedule: "acme:patch", Count: 4, Text: "schedule acme:patch skips a fire\ntoo late"}, "schedule acme:patch skips a fire\ntoo late\nIt happened 4 times since the last notification.\nLook further: turnus schedules ls"},
-		"rejected":       {News{Kind: policy.ProjectRejected, Text: "definitions are not taken\nplaybooks/a.yaml:2:1"}, "definitions are not taken\nplaybooks/a.yaml:2:1\nLook further: turnus admin doctor"},
-		"stalled":        {News{Kind: policy.StepStalled, Run: "open", Text: "1 job parked"}, "patch: run open: 1 job parked\nLook further: turnus runs show open"},
+		"window":         {News{Kind: policy.ApprovalNeeded, Tenant: "acme", Window: "night", Text: "window set night waits"}, "window set night waits\nNext: turnus windows approvals"},
+		"skipped":        {News{Kind: policy.TriggerSkipped, Schedule: "acme:patch", Count: 4, Text: "schedule acme:patch skips a fire\ntoo late"}, "schedule acme:patch skips a fire\ntoo late\nIt happened 4 times since the last notification.\nNext: turnus schedules ls"},
+		"rejected":       {News{Kind: policy.ProjectRejected, Text: "definitions are not taken\nplaybooks/a.yaml:2:1"}, "definitions are not taken\nplaybooks/a.yaml:2:1\nNext: turnus admin doctor"},
+		"stalled":        {News{Kind: policy.StepStalled, Run: "open", Text: "1 job parked"}, "patch: run open: 1 job parked\nNext: turnus runs show open"},
 		"stalled, over":  {News{Kind: policy.StepStalled, Run: "over", Text: "1 job parked"}, ""},
 		"unknown kind":   {News{Kind: "from_the_future", Text: "x"}, ""},
-		"steers nothing": {News{Kind: policy.QueueAway, Text: "a\x1b[31m\u202eb\r\nBcc: x@example.net"}, "a [31mb\nBcc: x@example.net\nLook further: turnus admin doctor"},
+		"steers nothing": {News{Kind: policy.QueueAway, Text: "a\x1b[31m\u202eb\r\nBcc: x@example.net"}, "a [31mb\nBcc: x@example.net\nNext: turnus admin doctor"},
 	} {
 		h := c.news.Happening()
 		h.At, h.Latest, h.Subject = time.Now(), time.Now(), "s"

@@ -92,7 +92,7 @@ func (n *Notice) compose(detail string) {
 		lines = append(lines, fmt.Sprintf("It happened %d times since the last notification.", n.Count))
 	}
 	if n.Poll != "" {
-		lines = append(lines, "Look further: "+n.Poll)
+		lines = append(lines, "Next: "+n.Poll)
 	}
 	n.Text = strings.Join(lines, "\n")
 }

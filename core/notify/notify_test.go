@@ -42,7 +42,7 @@ func TestARunThatFailedIsReported(t *testing.T) {
 	want := "patch: 1 failed, 5 unreachable of 7 hosts; run r1 is finished\n" +
 		"5 hosts unreachable: dial HOST:22: timeout (fw-2, fw-3, fw-4, …)\n" +
 		"1 host failed: disk full on fw-7 (fw-7)\n" +
-		"Look further: turnus runs show r1"
+		"Next: turnus runs show r1"
 	if n.Kind != policy.RunFailed || n.Text != want || n.Run != "r1" || n.Playbook != "patch" || n.Tenant != "acme" || n.Severity != policy.Error ||
 		n.Server != "s1" || n.Outcomes["unreachable"] != 5 || time.Since(n.At) > time.Minute {
 		t.Errorf("%+v\n%s", n, n.Text)

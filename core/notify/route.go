@@ -170,7 +170,7 @@ func (s *Service) notices(ctx context.Context, h ledger.Happening, view round) (
 		return s.ended(ctx, h, view)
 	case ledger.HappenedStopped:
 		return s.ofRun(ctx, h, view, policy.RunStopped, func(r *ledger.Run) (string, string) {
-			return "is stopped: nothing more of it starts", string(h.Data)
+			return "is stopped: no further host task starts", string(h.Data)
 		})
 	case ledger.HappenedPaused:
 		return s.ofRun(ctx, h, view, policy.RunPaused, func(r *ledger.Run) (string, string) {
@@ -308,13 +308,13 @@ func (s *Service) endedWell(ctx context.Context, h ledger.Happening, run *ledger
 			back = nil
 		default:
 			n := &back[0].Notice
-			n.Title = fmt.Sprintf("%s: run %s ended well on %s", run.Playbook, run.ID, hosts(run.Total))
-			n.compose("The one before, run " + was + ", did not.")
+			n.Title = fmt.Sprintf("%s: run %s succeeded on %s", run.Playbook, run.ID, hosts(run.Total))
+			n.compose("The run before, " + was + ", did not succeed.")
 		}
 	}
 	if len(well) > 0 {
 		n := &well[0].Notice
-		n.Title = fmt.Sprintf("%s: run %s ended well on %s", run.Playbook, run.ID, hosts(run.Total))
+		n.Title = fmt.Sprintf("%s: run %s succeeded on %s", run.Playbook, run.ID, hosts(run.Total))
 		n.compose("")
 		if len(back) > 0 { // each channel gets it once
 			well[0].places = slices.DeleteFunc(well[0].places, func(p policy.Place) bool { return slices.Contains(back[0].places, p) })

@@ -187,7 +187,7 @@ func (s *Service) send(ctx context.Context, n ledger.Notification) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
 	if n.Unreadable != nil {
-		return fmt.Errorf("what it says cannot be read from the ledger: %w", n.Unreadable)
+		return fmt.Errorf("its text cannot be read from the ledger: %w", n.Unreadable)
 	}
 	at := policy.Place{Service: n.Service, Tenant: n.Tenant, Channel: n.Channel}
 	if n.Service && n.Channel == policy.Own {

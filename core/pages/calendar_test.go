@@ -36,7 +36,7 @@ func TestCalendarPage(t *testing.T) {
 	web, browser := site(t, f)
 	_, text := logIn(t, web, browser, "good", "/calendar")
 	for _, part := range []string{
-		`<a href="/calendar">Calendar</a>`, `class="map cal"`, `href="/schedules/acme:patch"`, "Look at first", "Next windows", "acme / <a", "Tue 2026-12-01 22:00 CET", "2026-12-01 21:00:00 UTC", "&lt;script&gt;", `value="14"`, "Europe/Berlin",
+		`<a href="/calendar">Calendar</a>`, `class="map cal"`, `href="/schedules/acme:patch"`, "Check first", "Next windows", "acme / <a", "Tue 2026-12-01 22:00 CET", "2026-12-01 21:00:00 UTC", "&lt;script&gt;", `value="14"`, "Europe/Berlin",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the page lacks %s: %s", part, text)

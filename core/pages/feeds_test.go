@@ -39,7 +39,7 @@ func TestCalendarFeeds(t *testing.T) {
 	}
 	o.set("GET /v1/calendar-feeds", api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
 	_, text = v.get("/calendar")
-	has(t, "feeds that cannot be read", text, "Calendar feeds cannot be shown", "Look at first")
+	has(t, "feeds that cannot be read", text, "Calendar feeds cannot be shown", "Check first")
 	o.set("GET /v1/calendar-feeds", api.Problem{Status: http.StatusForbidden, Detail: "no feeds here"})
 	_, text = v.get("/calendar")
 	lacks(t, "pages of one run", text, "calendar program", "no feeds here")

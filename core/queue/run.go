@@ -182,7 +182,7 @@ func WhySuspended(event string) core.Reason {
 	case "":
 		return core.Because(core.ByJobType, "suspended by its job type")
 	case EventWindow:
-		return core.Because(core.WindowClosed, "waits for its service window")
+		return core.Because(core.WindowClosed, "waits for its maintenance window")
 	case EventGuest:
 		return core.Because(core.GuestHeld, "waits for the host of a step with on, which has another guest")
 	}

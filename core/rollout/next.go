@@ -40,7 +40,7 @@ type Decision struct {
 }
 
 // WaveDone reports whether the released waves are done: every host has its outcome. It does not
-// wait for a host that waits for its service window, unless the strategy has WaitForWindows, once
+// wait for a host that waits for its window, unless the strategy has WaitForWindows, once
 // another host of the wave has proved the change and the wave cannot fail any more. Nor does it
 // wait for the stragglers that NextWaveAt leaves behind.
 func (p Progress) WaveDone(s Strategy) bool {

@@ -13,7 +13,7 @@ type Strategy struct {
 	StopUnreachable Size           `json:"stop_unreachable,omitzero"`
 	PauseBetween    Pause          `json:"pause_between,omitzero"`
 	PerGroup        map[string]int `json:"per_group,omitempty"` // "ha_group", "site", "customer", "pool", or "label:NAME": hosts of one group at the same time
-	// WaitForWindows makes a wave wait for its hosts that wait for their service windows.
+	// WaitForWindows makes a wave wait for its hosts that wait for their maintenance windows.
 	WaitForWindows bool `json:"wait_for_windows,omitempty"`
 	// OnFailedWave says what follows a wave of which no host succeeded: StopRun when not given.
 	OnFailedWave string `json:"on_failed_wave,omitempty"`

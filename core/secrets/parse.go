@@ -160,7 +160,7 @@ func (r *reader) entry(e *Entry, v *yaml.Node) bool {
 func (r *reader) ref(e *Entry, v *yaml.Node, what string, more ...yamlread.Field) bool {
 	before := len(r.problems)
 	if v.Kind != yaml.MappingNode {
-		r.fail(v, r.inTheClear(e.Name), "%s stands here in the clear, or is nothing at all: expected a mapping that says where its value is", what)
+		r.fail(v, r.inTheClear(e.Name), "%s stands here in the clear, or is nothing at all: expected a mapping that shows where its value is", what)
 		return false
 	}
 	known := append([]yamlread.Field{r.Text(kindVault, &e.Vault), r.encrypted(e)}, more...)

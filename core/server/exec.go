@@ -26,7 +26,7 @@ func (s *Server) exec() {
 	handle(s, route{
 		id: createExec, method: http.MethodPost, path: "/v1/exec", summary: "Run one command on hosts", role: Operator, permit: api.PermitExec, status: http.StatusCreated,
 		detail: "It makes a run of one step, with the locks, the failure threshold, the windows and the record of a playbook's run. The token needs the permission exec, which no role includes. " +
-			"A tenant's token reaches the hosts of that tenant. Hosts with a window set keep to it: needs says how much time the command takes. outside_windows needs the permission exec-outside-windows and a reason, become the permission exec-become and a reason; workers have the passwords. " +
+			"A tenant's token reaches the hosts of that tenant. Hosts with a window set keep to it: needs is how much time the command takes. outside_windows needs the permission exec-outside-windows and a reason, become the permission exec-become and a reason; workers have the passwords. " +
 			"The audit log has the command line: keep secrets out of it.",
 	}, s.createExec)
 }
@@ -87,7 +87,7 @@ func (s *Server) commandOf(by caller, n api.NewExec) (launch.Command, error) {
 		c.Tenant = by.token.Tenant
 	}
 	if n.Check {
-		return c, fmt.Errorf("exec: check: nobody knows what a command would change, so a dry run of it says nothing: use a playbook of job types that have check mode: %w", core.ErrInvalid)
+		return c, fmt.Errorf("exec: check: nobody knows what a command would change, so a dry run of it reports nothing: use a playbook of job types that have check mode: %w", core.ErrInvalid)
 	}
 	for _, more := range []struct {
 		field  string

@@ -177,7 +177,7 @@ func (s *Server) feedFor(by caller, now time.Time) (ics.Calendar, error) {
 		return ics.Calendar{}, err
 	}
 	current := s.cfg.Catalog.Current()
-	out := ics.Calendar{Name: "Service windows", Stamp: current.Applied, Sequence: int(current.Version)}
+	out := ics.Calendar{Name: "Maintenance windows", Stamp: current.Applied, Sequence: int(current.Version)}
 	if !by.scope.All() {
 		out.Name += " " + by.token.Tenant
 	}

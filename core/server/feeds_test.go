@@ -70,9 +70,9 @@ func TestCalendarFeed(t *testing.T) {
 	nights, days := 0, 0
 	for _, s := range values(text, "SUMMARY") {
 		switch s {
-		case "Service window acme-night":
+		case "Maintenance window acme-night":
 			nights++
-		case "Not approved: service window acme-day":
+		case "Not approved: maintenance window acme-day":
 			days++
 		case "Freeze year-end":
 		default:
@@ -104,7 +104,7 @@ func TestCalendarFeed(t *testing.T) {
 	}
 
 	want[any](t, b.ask(b.token("acme", Approver), "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{}), http.StatusOK)
-	if approved := values(read(acme), "SUMMARY"); !slices.Contains(approved, "Service window acme-day") {
+	if approved := values(read(acme), "SUMMARY"); !slices.Contains(approved, "Maintenance window acme-day") {
 		t.Errorf("after the approval: %.300q", approved)
 	}
 	listed := want[struct{ Items []api.CalendarFeed }](t, b.ask(b.token("acme", Viewer), "GET", "/v1/calendar-feeds", nil), http.StatusOK).Items

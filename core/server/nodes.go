@@ -46,7 +46,7 @@ func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.O
 		return w, o, false, err
 	}
 	if alive && json.Unmarshal(data, &w) != nil {
-		return w, o, false, fmt.Errorf("worker %s says something that is not understood: is it of another version? %w", name, core.ErrConflict)
+		return w, o, false, fmt.Errorf("worker %s sends something that is not understood: is it of another version? %w", name, core.ErrConflict)
 	}
 	data, _, err = s.cfg.Board.Posted(ctx, api.OrderDocument(name), 0)
 	if err != nil && !errors.Is(err, core.ErrNotFound) {

@@ -20,7 +20,7 @@ import (
 func (s *Server) planning() {
 	handle(s, route{
 		id: "plan-run", method: http.MethodPost, path: "/v1/plan", summary: "Show what a run would do, and create none", role: Operator, status: http.StatusOK,
-		detail: "Takes what create-run takes. Hosts that no window fits are listed, whatever skip_no_window says. " +
+		detail: "Takes what create-run takes. Hosts that no window fits are listed, whatever skip_no_window is. " +
 			"Send the hash as plan with create-run: a run that would have other hosts by then, or another playbook, is refused.",
 	}, s.planRun)
 	handle(s, route{

@@ -26,7 +26,7 @@ const (
 func refuseFrom(asked api.Retry, isCommand bool) error {
 	switch {
 	case asked.Else != "" && asked.From == "":
-		return fmt.Errorf("else says what becomes of hosts that cannot continue at the failed step, and needs from: %w", core.ErrInvalid)
+		return fmt.Errorf("else sets what becomes of hosts that cannot continue at the failed step, and needs from: %w", core.ErrInvalid)
 	case asked.From != "" && isCommand:
 		return fmt.Errorf("the run is of a command, which has one step: retry it without from: %w", core.ErrInvalid)
 	}

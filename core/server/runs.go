@@ -30,7 +30,7 @@ func (s *Server) runs() {
 	handle(s, route{
 		id: "retry-run", method: http.MethodPost, path: "/v1/runs/{run}/retry", summary: "Launch its playbook again on the hosts that did not succeed", role: Operator, status: http.StatusCreated,
 		detail: "The new run has the playbook, the hosts' data and the secret references of the project as it is now, and the vars and tags of the run before. " +
-			"Hosts that left the inventory, or now belong to another tenant, are left out; the answer names them in retried, and says whether the playbook changed.",
+			"Hosts that left the inventory, or now belong to another tenant, are left out; the answer names them in retried, and reports whether the playbook changed.",
 	}, s.retryRun)
 }
 

@@ -42,7 +42,7 @@ func DecodeHost(data []byte) (core.Host, error) {
 	}
 	for key := range said.SSH {
 		if slices.ContainsFunc(logins, func(login string) bool { return strings.EqualFold(login, key) }) {
-			return core.Host{}, fmt.Errorf("host %s: the job says %s, and no job may say what a worker logs in with: "+
+			return core.Host{}, fmt.Errorf("host %s: the job has %s, and no job may set what a worker logs in with: "+
 				"launch the run again, with hosts that name a credential of the workers: %w", h.Name, key, core.ErrInvalid)
 		}
 	}

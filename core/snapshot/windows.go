@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Admission is the part of a run's service windows that is fixed at launch. The windows themselves
+// Admission is the part of a run's windows that is fixed at launch. The windows themselves
 // may be edited while the run is under way: they are a document on the board.
 type Admission struct {
 	Board   string                   `json:"board"`              // name of the document, see admission.DecodeCalendar

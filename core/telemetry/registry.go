@@ -183,7 +183,7 @@ func check(id MetricID, kind MetricKind, labels []string) *Metric {
 	}
 	m := &table[id]
 	if kind != "" && m.Kind != kind || kind == "" && m.Kind == Histogram || len(labels) != len(m.Labels) {
-		panic(errors.New("metrics: " + m.Name + " is not used as the table says"))
+		panic(errors.New("metrics: " + m.Name + " is not used as in the table"))
 	}
 	return m
 }

@@ -146,7 +146,7 @@ func foreign(e *endpoint, said string, err error) *Error {
 		return e.unreachable("handshake", "a firewall or proxy on the way cuts connections, or another service answers there: set port: in the inventory",
 			fmt.Errorf("connection reset after the server said %q: %w", said, err))
 	}
-	return e.unreachable("handshake", "another service answers there: set port: in the inventory", fmt.Errorf("wrong protocol: it says %q: %w", said, err))
+	return e.unreachable("handshake", "another service answers there: set port: in the inventory", fmt.Errorf("wrong protocol: it sends %q: %w", said, err))
 }
 
 // handshakeError explains why the SSH handshake failed.

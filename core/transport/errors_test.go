@@ -57,7 +57,7 @@ func TestUnreachable(t *testing.T) {
 		{"wrong protocol", raw("127.31.0.4", func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
 			_, _ = c.Read(make([]byte, 100))
-		}), "handshake", `wrong protocol: it says "HTTP/1.1 400 Bad Request": `},
+		}), "handshake", `wrong protocol: it sends "HTTP/1.1 400 Bad Request": `},
 		{"a word, and a reset", raw("127.31.0.8", func(c net.Conn) {
 			_, _ = io.WriteString(c, "go away\r\n")
 			_, _ = c.Read(make([]byte, 100))

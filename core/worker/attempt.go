@@ -160,7 +160,7 @@ func unusableSignal(out host.Outcome) error {
 	case !out.Suspended || out.Signal == "":
 		return nil
 	case !queue.ForPeople(out.Signal): // its wave would continue without it, or nobody could signal it
-		return fmt.Errorf("event %.100q, which is the worker's own; ErrWindowClosed waits for the service window", out.Signal)
+		return fmt.Errorf("event %.100q, which is the worker's own; ErrWindowClosed waits for the maintenance window", out.Signal)
 	}
 	if err := queue.CheckEvent(out.Signal); err != nil { // else the queue refuses what this node sends of all its jobs
 		return fmt.Errorf("an event: %w", err)

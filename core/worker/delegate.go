@@ -101,7 +101,7 @@ func (a *attempts) saveGuest() *leaseEnd {
 func (a *attempts) awaitGuest(err error) *leaseEnd {
 	why := core.Because(core.GuestHeld, fmt.Sprintf("host %s has another guest: a step with on of another job", a.host.Name))
 	if err != nil {
-		why = core.Because(core.QueueAway, "the queue does not say whether host "+a.host.Name+" has another guest: "+core.ErrorText(err))
+		why = core.Because(core.QueueAway, "the queue does not report whether host "+a.host.Name+" has another guest: "+core.ErrorText(err))
 	}
 	return &leaseEnd{
 		kind: queue.AckSuspend, step: a.name, code: why.Code(), reason: why.Text(), event: queue.EventGuest, keepLocks: true,

@@ -355,7 +355,7 @@ func TestStandbyEndsWellBeforeTheActiveBegins(t *testing.T) {
 	}
 }
 
-// A step that waits for a service window never runs on both hosts of an HA group at the same time.
+// A step that waits for a window never runs on both hosts of an HA group at the same time.
 func TestFaultW6WindowedStepTakesOneHostOfAPair(t *testing.T) {
 	for body, atOnce := range map[string]bool{
 		"steps: [{name: push, uses: command, window: service, needs: 1m, with: {run: x}}]":                    false,

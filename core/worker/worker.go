@@ -64,7 +64,7 @@ type Config struct {
 	// refuses such steps. An error that a later attempt may not have is core.ErrUnavailable. The
 	// function is a method of secrets.Store.
 	Secret func(ctx context.Context, a secrets.Ask) ([]byte, error)
-	// Board has the service windows of runs and the incarnation of the queue. Without it a step that
+	// Board has the windows of runs and the incarnation of the queue. Without it a step that
 	// waits for a window waits on, and hosts compare no leases.
 	Board board.Board
 

@@ -76,7 +76,7 @@ func (i *Item) check() error {
 	case (i.Command == "") == (i.Path == ""):
 		return errors.New("expected one of command and path")
 	case i.Optional && i.Path == "":
-		return errors.New("optional goes with path: a command that fails says nothing about what is there")
+		return errors.New("optional goes with path: a failed command does not show what is there")
 	case i.Binary && len(i.Drop)+len(i.Replace) > 0:
 		return errors.New("binary goes without drop and replace")
 	case i.Path != "" && (path.Clean(i.Path) != i.Path || i.Path == "/"):

@@ -104,7 +104,7 @@ func (s *suite) unchanged(ctx context.Context) result {
 	n, v := s.twice(ctx, func(_ *baseline, first, second pass) result {
 		for _, one := range []pass{first, second} {
 			if path := differs(one.before, one.after); path != "" && one.record.end() == "unchanged" {
-				return fault("say changed: handlers and later steps go by it", "%s ends as unchanged, and has changed %s", one.record.name(), path)
+				return fault("report changed: handlers and later steps go by it", "%s ends as unchanged, and has changed %s", one.record.name(), path)
 			}
 		}
 		return result{}

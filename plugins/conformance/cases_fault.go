@@ -54,7 +54,7 @@ func judgeDrop(r *record) result {
 	case r.err != nil:
 		return fault("end with one outcome: failed, unreachable", "%s: its host went away: %v", r.name(), r.err)
 	case r.out.Failed && r.out.Effects == host.EffectsNone && mutated && len(r.ops) == 1:
-		return fault("an operation that was cut may have had its effect: say UNKNOWN, unless the fault says before", "%s: its host went away in the midst of %q, and it says that nothing was done", r.name(), r.ops[0].what)
+		return fault("an operation that was cut may have had its effect: report UNKNOWN, unless the fault is before", "%s: its host went away in the midst of %q, and it reports that nothing was done", r.name(), r.ops[0].what)
 	}
 	return result{}
 }
@@ -101,7 +101,7 @@ func (s *suite) killAt(ctx context.Context, b *baseline, nth int) result {
 	cut := s.do(ctx, p, w, c)
 	s.finish(p)
 	if len(cut.saves) < nth {
-		return fault("decide by what the host says, so that a job can be followed", "%s: alone it saves %d states, a second time only %d", cut.name(), len(b.record.saves), len(cut.saves))
+		return fault("decide by what the host reports, so that a job can be followed", "%s: alone it saves %d states, a second time only %d", cut.name(), len(b.record.saves), len(cut.saves))
 	}
 	save := cut.saves[nth-1]
 	next, err := s.start(ctx, w)
@@ -359,7 +359,7 @@ func (s *suite) network(ctx context.Context) result {
 				return notApplicable("the counters of the network namespace cannot be read: %v", err)
 			}
 			if tried > 0 {
-				return fault("reach hosts through the host services (Dial), so that a worker's policy, audit and limits hold; or say allow_network in the lab, and in the manual",
+				return fault("reach hosts through the host services (Dial), so that a worker's policy, audit and limits hold; or write allow_network in the lab, and in the manual",
 					"%s, example %q: the process itself tries to open a network connection", t.Name, e.Title)
 			}
 		}

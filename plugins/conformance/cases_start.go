@@ -110,7 +110,7 @@ func (s *suite) manifestOnDisk() result {
 	}
 	a, b := normal(kept), normal(s.manifest)
 	if a != b {
-		return fault("make it again: turnus plugins install --force, or PROGRAM manifest > manifest.json", "%s says something else than the program", s.cfg.Manifest)
+		return fault("make it again: turnus plugins install --force, or PROGRAM manifest > manifest.json", "%s differs from the program", s.cfg.Manifest)
 	}
 	return passed("%s %s, %d job types, as in manifest.json", s.manifest.Name, s.manifest.Version, len(s.manifest.Types))
 }
@@ -269,7 +269,7 @@ func (s *suite) refuses(ctx context.Context, p *process, w *world, typ string, m
 		return fault("check params also in Run: a worker does not validate params that are computed at run time", "Run of %s takes %s: %s", typ, m.what, r.end())
 	}
 	if r.err == nil && r.out.Effects != host.EffectsNone {
-		return fault("say effects NONE: nothing was done", "Run of %s refuses %s, and says that the effects are %s", typ, m.what, r.out.Effects)
+		return fault("report effects NONE: nothing was done", "Run of %s refuses %s, and reports that the effects are %s", typ, m.what, r.out.Effects)
 	}
 	if len(r.ops) > 0 {
 		return fault("refuse before the first call to a host", "Run of %s refuses %s only after %q", typ, m.what, r.ops[0].what)

@@ -244,7 +244,7 @@ func (p *process) shake(ctx context.Context) error {
 	}
 	p.rpc = wiregrpc.NewPluginClient(p.conn)
 	if err := p.healthy(ctx); err != nil {
-		return fmt.Errorf("the health service does not say that %q serves: %w%s", healthName, err, p.words())
+		return fmt.Errorf("the health service does not report that %q serves: %w%s", healthName, err, p.words())
 	}
 	return nil
 }
@@ -259,7 +259,7 @@ func (p *process) words() string {
 func (p *process) healthy(ctx context.Context) error {
 	resp, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: healthName}, grpc.WaitForReady(true))
 	if err == nil && resp.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
-		err = fmt.Errorf("it says %s", resp.GetStatus())
+		err = fmt.Errorf("it reports %s", resp.GetStatus())
 	}
 	return err
 }

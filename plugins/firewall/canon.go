@@ -37,7 +37,7 @@ func canonical(raw []byte, family, name string, dynamic map[string]bool) (table,
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	if err := dec.Decode(&doc); err != nil {
-		return table{}, fmt.Errorf("reading what nft says as JSON: %w", err)
+		return table{}, fmt.Errorf("reading the JSON of nft: %w", err)
 	}
 	var t table
 	for _, entry := range doc.Nftables {

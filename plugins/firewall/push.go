@@ -346,7 +346,7 @@ func (p *push) arm(ctx context.Context) error {
 		return sdk.Failf("another push is under way on this host: job %s, for at most %d s more (%s/%s)", a.Value("job"),
 			max(a.Number("deadline")-a.Number("uptime"), 0), p.params.folder(), a.Value("busy")).Retryable().Effects(sdk.EffectsNone)
 	case !a.Has("armed"):
-		return sdk.Fail("arming the timer: the host did not say that it runs; nothing was applied").Retryable().Effects(sdk.EffectsNone)
+		return sdk.Fail("arming the timer: the host did not report that it runs; nothing was applied").Retryable().Effects(sdk.EffectsNone)
 	}
 	snapshot, err := p.canonical(a, "live")
 	if err == nil && snapshot.hash != p.old.hash {

@@ -47,7 +47,7 @@ func parseTable(raw []byte) (*ruleTable, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	if err := dec.Decode(&doc); err != nil {
-		return nil, fmt.Errorf("reading what nft says as JSON: %w", err)
+		return nil, fmt.Errorf("reading the JSON of nft: %w", err)
 	}
 	t := &ruleTable{chains: map[string]*ruleChain{}, sets: map[string]object{}}
 	for _, entry := range doc.Nftables {

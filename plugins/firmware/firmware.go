@@ -20,11 +20,11 @@ import (
 // Artifact is the firmware to install.
 type Artifact struct {
 	Path       string `json:"path,omitempty" turnus:"min=1,file" jsonschema:"file relative to the playbook, or its digest; either this or url"`
-	URL        string `json:"url,omitempty" turnus:"pattern=^https?://" jsonschema:"where the worker gets it; the server must say how large it is"`
+	URL        string `json:"url,omitempty" turnus:"pattern=^https?://" jsonschema:"where the worker gets it; the server must report its size"`
 	SHA256     string `json:"sha256" turnus:"required,pattern=^[0-9a-f]{64}$" jsonschema:"of the file; another content never gets its name on the device"`
 	Signature  string `json:"signature,omitempty" turnus:"min=1,file" jsonschema:"a detached signature, relative to the playbook, for the script driver's verify. A RAUC bundle holds its own"`
 	Compatible string `json:"compatible,omitempty" turnus:"min=1,max=200" jsonschema:"the kind of device that it is for; another device is refused"`
-	Version    string `json:"version" turnus:"required,min=1,max=200" jsonschema:"what the device says once it runs it"`
+	Version    string `json:"version" turnus:"required,min=1,max=200" jsonschema:"what the device reports once it runs it"`
 }
 
 // Script is a device's own commands. FIRMWARE, SIGNATURE, VERSION and SLOT are set in their
@@ -143,7 +143,7 @@ func (p *Params) Validate() error {
 		bad = append(bad, err)
 	}
 	if p.Driver == "script" && p.Script != nil && len(p.Script.Slots) == 0 && !p.Irreversible {
-		bad.add("/irreversible", "a device without two slots has no way back: say irreversible: true if that is accepted")
+		bad.add("/irreversible", "a device without two slots has no way back: write irreversible: true if that is accepted")
 	}
 	for pointer, d := range map[string]sdk.Duration{
 		"/install_timeout": p.InstallTimeout, "/reboot_timeout": p.RebootTimeout, "/health_timeout": p.HealthTimeout, "/commit_deadline": p.CommitDeadline,

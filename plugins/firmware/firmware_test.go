@@ -234,10 +234,10 @@ func TestStage(t *testing.T) {
 		"there, not genuine":    {box: func(b *box) { b.staged, b.verifies = true, false }, outcome: "failed", reason: "bad signature"},
 		"for another kind":      {box: func(b *box) { b.model = "toaster" }, outcome: "failed", reason: `the device is "toaster"`},
 		"no room":               {box: func(b *box) { b.free = "1024" }, outcome: "failed", reason: "no room"},
-		"room that is not told": {box: func(b *box) { b.free = "" }, outcome: "failed", reason: "does not say how much space"},
+		"room that is not told": {box: func(b *box) { b.free = "" }, outcome: "failed", reason: "does not report how much space"},
 		"refused":               {box: func(b *box) { b.verifies = false }, outcome: "failed", reason: "bad signature", sent: true},
 		"from a server":         {params: url("/fw"), outcome: "changed", sent: true},
-		"of unknown size":       {params: url("/chunked"), outcome: "failed", reason: "does not say how large"},
+		"of unknown size":       {params: url("/chunked"), outcome: "failed", reason: "does not report its size"},
 		"not there":             {params: url("/none"), outcome: "failed", reason: "404"},
 		"down":                  {box: func(b *box) { b.down = true }, outcome: "unreachable"},
 	} {

@@ -136,7 +136,7 @@ func (s *stager) bring(ctx context.Context, a answers) (int64, error) {
 	}
 	free, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, sdk.Failf("the device does not say how much space is free below %s: %w", s.StateDir, err).Effects(sdk.EffectsNone)
+		return 0, sdk.Failf("the device does not report how much space is free below %s: %w", s.StateDir, err).Effects(sdk.EffectsNone)
 	}
 	src, err := s.open(ctx, free<<10-margin)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *stager) open(ctx context.Context, most int64) (*source, error) {
 	case resp.StatusCode != http.StatusOK:
 		err = sdk.Failf("getting the artifact: %s answers %s", req.URL.Redacted(), resp.Status).Effects(sdk.EffectsNone).Retryable()
 	case resp.ContentLength <= 0:
-		err = sdk.Failf("getting the artifact: %s does not say how large it is", req.URL.Redacted()).Effects(sdk.EffectsNone)
+		err = sdk.Failf("getting the artifact: %s does not report its size", req.URL.Redacted()).Effects(sdk.EffectsNone)
 	case resp.ContentLength > most:
 		err = full(strconv.FormatInt(resp.ContentLength, 10))
 	}

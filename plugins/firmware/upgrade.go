@@ -152,11 +152,11 @@ func (u *upgrade) precheck(ctx context.Context) (done bool, err error) {
 		u.s.OldVersion = f.Installed
 		u.s.Deadline = time.Now().Add(time.Duration(u.p.CommitDeadline))
 	case older(want, f.Version) && !u.p.AllowDowngrade:
-		return refuse("it runs %s, which is newer than %s: say allow_downgrade: true if that is meant", f.Version, want)
+		return refuse("it runs %s, which is newer than %s: write allow_downgrade: true if that is meant", f.Version, want)
 	case f.Other == "" && f.Slot != "":
 		return refuse("it has no second slot that could be installed, only %s", f.Slot)
 	case f.Other == "" && !u.p.Irreversible:
-		return refuse("it has no second slot, so no way back: say irreversible: true if that is accepted")
+		return refuse("it has no second slot, so no way back: write irreversible: true if that is accepted")
 	}
 	if u.r.Check {
 		u.r.Changed()

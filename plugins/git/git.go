@@ -146,7 +146,7 @@ func decide(p Params, a sdk.Answer) (want, ref string, err error) {
 	case a.Has("nogit"):
 		return "", "", errors.New("the host has no git: install it with the job type package")
 	case a.Has("dirty"):
-		return "", "", fmt.Errorf("files have local changes: commit or discard them; git status says more: %s", strings.Join(strings.Fields(a.Text("dirty")), " "))
+		return "", "", fmt.Errorf("files have local changes: commit or discard them; git status shows more: %s", strings.Join(strings.Fields(a.Text("dirty")), " "))
 	case a.Has("other"):
 		return "", "", errors.New("it is there, and is no clone with a commit: empty it, or give another path")
 	case commit().MatchString(p.Version):

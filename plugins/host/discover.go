@@ -57,7 +57,7 @@ func loadDir(dir string, but map[string]string, l launch, lock *Lock) ([]Plugin,
 	names, err := folders(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: %s: no such folder; expected one with %s", core.ErrInvalid, dir, filepath.Join("NAME", "VERSION", programFile))
+			err = fmt.Errorf("%w: %s: no such folder; expected one with %s\nhint: turnus plugins install PROGRAM --plugins %s makes it", core.ErrInvalid, dir, filepath.Join("NAME", "VERSION", programFile), dir)
 		}
 		return nil, fmt.Errorf("plugin folder: %w", err)
 	}

@@ -101,7 +101,7 @@ func (d DeadMan) Arm(ctx context.Context, h *Host, stage string, stdin io.Reader
 	case a.Has("refused"):
 		return Failf("arming the dead man's switch: %s", clean(a.Value("refused"), maxReason)).Retryable().Effects(EffectsNone)
 	case !a.Has("armed"):
-		return Fail("arming the dead man's switch: the device did not say that its timer runs").Retryable().Effects(EffectsNone)
+		return Fail("arming the dead man's switch: the device did not report that its timer runs").Retryable().Effects(EffectsNone)
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ type suspension struct {
 	signal    string
 	reason    string
 	keepLocks bool
-	held      bool // for the host's service window: the worker decides when the job continues
+	held      bool // for the host's maintenance window: the worker decides when the job continues
 }
 
 func (s *suspension) Error() string { return "suspended: " + s.reason }
@@ -161,18 +161,18 @@ func Suspend[S any](state S, after time.Duration, opts ...SuspendOption) error {
 	return s
 }
 
-// ErrWindowClosed is the error of [Run.Checkpoint] and [Run.MayStart] when the host's service
+// ErrWindowClosed is the error of [Run.Checkpoint] and [Run.MayStart] when the host's
 // window does not allow to continue. The function returns it: the job is suspended, holding
 // nothing, until the window is open again and fits, and continues with the state that was saved
 // last.
-var ErrWindowClosed = errors.New("waits for the service window")
+var ErrWindowClosed = errors.New("waits for the maintenance window")
 
 func (s *suspension) Is(target error) bool { return target == ErrWindowClosed && s.held }
 
 // UntilSignal continues the job early when the event of that name is signalled. The next call
 // cannot know whether the event, the time, or the next start of a killed turnus up caused it. A
 // name has at most 128 bytes, and "window" is the worker's own: a step that gives another name
-// fails. [ErrWindowClosed] waits for the service window.
+// fails. [ErrWindowClosed] waits for the maintenance window.
 func UntilSignal(event string) SuspendOption { return func(s *suspension) { s.signal = event } }
 
 // KeepLocks keeps the locks of host and HA group meanwhile.

@@ -108,7 +108,7 @@ func Idempotent(yes bool) Option { return func(t *jobType) { t.Idempotent = yes 
 // read-only are then refused.
 func Check() Option { return func(t *jobType) { t.Check = true } }
 
-// Disruptive declares that a host may be out of service while the type runs: service windows and HA
+// Disruptive declares that a host may be out of service while the type runs: windows and HA
 // groups limit when it may run.
 func Disruptive() Option { return func(t *jobType) { t.Disruptive = true } }
 

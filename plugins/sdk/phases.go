@@ -94,7 +94,7 @@ func (r *Run[P, S]) phaseDone(ctx context.Context, next string) error {
 // seconds later.
 const lastSave = 2 * time.Second
 
-// GoOn makes a job that is within a phase continue to the next phase also if the host's service
+// GoOn makes a job that is within a phase continue to the next phase also if the host's
 // window closes meanwhile: for example because a device was armed to revert automatically.
 func (r *Run[P, S]) GoOn() { r.s.update(func(d *done) { d.phase.goOn = true }) }
 

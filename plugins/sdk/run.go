@@ -203,7 +203,7 @@ func (r *Run[P, S]) Progress(part float64, phase string) {
 // call finds it in State. name says which phase was reached. State holds
 // references to secrets only, never secrets.
 //
-// It must stand where the job may stop and continue much later: when the host's service window has
+// It must stand where the job may stop and continue much later: when the host's window has
 // closed it returns an [ErrWindowClosed], which the function returns. Where the job must continue,
 // save with [Run.Save].
 func (r *Run[P, S]) Checkpoint(ctx context.Context, name string, state S) error {
@@ -234,7 +234,7 @@ func (r *Run[P, S]) save(ctx context.Context, name string, state S, goOn bool) e
 	return nil
 }
 
-// MayStart checks whether the host's service window is still open, approved, and long enough for
+// MayStart checks whether the host's window is still open, approved, and long enough for
 // need. Call it right before an action that cannot be undone (a reboot, a flash). need includes all
 // later actions, also a rollback; 0 is the rest of the step's needs:.
 //
@@ -247,7 +247,7 @@ func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 		return nil
 	}
 	if err != nil {
-		return hostError(ctx, "", "asking whether the service window fits", err)
+		return hostError(ctx, "", "asking whether the maintenance window fits", err)
 	}
 	if resp.GetWait() == "" {
 		return nil

@@ -141,7 +141,7 @@ func (im *importer) single(e, master *event, usual length) error {
 		case e.sequence < master.sequence:
 			return fmt.Errorf("its SEQUENCE %d is older than that of its series, %d", e.sequence, master.sequence)
 		case start.instant().Before(usual.after(*e.replaces)) && e.replaces.instant().Before(long.after(start)):
-			return errors.New("it is moved by less than its length, which a window set cannot say")
+			return errors.New("it is moved by less than its length, which a window set cannot have")
 		}
 	}
 	return im.once(&im.allow, im.id(e.name), start, long)

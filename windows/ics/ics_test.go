@@ -34,22 +34,22 @@ func TestWrite(t *testing.T) {
 	from := instant(t, "2026-10-20T00:00:00Z")
 	c := d.Compile("acme", windows.Ahead(from, 10))
 	var b strings.Builder
-	if err := Write(&b, Calendar{Name: "Service windows acme", Feeds: []Feed{{Set: "acme", Zone: c.Zone, Windows: c.Occurrences(from, c.Horizon.To)}}, Stamp: from, Sequence: 7}); err != nil {
+	if err := Write(&b, Calendar{Name: "Maintenance windows acme", Feeds: []Feed{{Set: "acme", Zone: c.Zone, Windows: c.Occurrences(from, c.Horizon.To)}}, Stamp: from, Sequence: 7}); err != nil {
 		t.Fatal(err)
 	}
 	want := strings.ReplaceAll(`BEGIN:VCALENDAR
 VERSION:2.0
-PRODID:-//Turnus//Service windows//EN
+PRODID:-//Turnus//Maintenance windows//EN
 CALSCALE:GREGORIAN
 METHOD:PUBLISH
-X-WR-CALNAME:Service windows acme
+X-WR-CALNAME:Maintenance windows acme
 BEGIN:VEVENT
 UID:sat-20261024@acme.turnus
 DTSTAMP:20261020T000000Z
 SEQUENCE:7
 DTSTART:20261024T200000Z
 DTEND:20261024T220000Z
-SUMMARY:Service window acme
+SUMMARY:Maintenance window acme
 STATUS:CONFIRMED
 DESCRIPTION:lengthened by 1h by a clock change\nclipped to its approval
 END:VEVENT
@@ -59,7 +59,7 @@ DTSTAMP:20261020T000000Z
 SEQUENCE:7
 DTSTART:20261024T220000Z
 DTEND:20261025T040000Z
-SUMMARY:Not approved: service window acme
+SUMMARY:Not approved: maintenance window acme
 STATUS:TENTATIVE
 DESCRIPTION:lengthened by 1h by a clock change\nunapproved: the approval by
   cab\,a\;b expired 2026-10-25 00:00
@@ -132,7 +132,7 @@ func TestUIDsStayAndNamesAreTexts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := cal.Events()[0].Props.Text("SUMMARY"); err != nil || got != "Service window x\nBEGIN:VEVENT\nSUMMARY:evil;a,b\\" {
+	if got, err := cal.Events()[0].Props.Text("SUMMARY"); err != nil || got != "Maintenance window x\nBEGIN:VEVENT\nSUMMARY:evil;a,b\\" {
 		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -82,7 +82,7 @@ func decode(data []byte) (cal *ical.Calendar, err error) {
 func (im *importer) finish(name string) (*Set, error) {
 	data, _, err := define(name, im.zone, im.allow, im.deny)
 	if err != nil {
-		return nil, fmt.Errorf("%w calendar: what it says cannot be taken over:\n%w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w calendar: its content cannot be taken over:\n%w", ErrInvalid, err)
 	}
 	return &Set{data, im.skipped, im.zone}, nil
 }

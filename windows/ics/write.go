@@ -53,7 +53,7 @@ func Write(w io.Writer, c Calendar) error {
 	var b strings.Builder
 	line(&b, "BEGIN", "VCALENDAR")
 	line(&b, "VERSION", "2.0")
-	line(&b, "PRODID", "-//Turnus//Service windows//EN")
+	line(&b, "PRODID", "-//Turnus//Maintenance windows//EN")
 	line(&b, "CALSCALE", "GREGORIAN")
 	line(&b, "METHOD", "PUBLISH")
 	line(&b, "X-WR-CALNAME", escape(c.Name))
@@ -95,10 +95,10 @@ func eventOf(f Feed, win windows.Window, used map[string]int) written {
 	if n := used[uid]; n > 1 {
 		uid = fmt.Sprintf("%s-%d", uid, n)
 	}
-	e := written{uid: uid + "@" + f.Set + ".turnus", from: win.Open, to: win.Close, summary: "Service window " + f.Set, status: "CONFIRMED"}
+	e := written{uid: uid + "@" + f.Set + ".turnus", from: win.Open, to: win.Close, summary: "Maintenance window " + f.Set, status: "CONFIRMED"}
 	e.notes = append([]string{f.About}, win.Notes...)
 	if win.Unapproved != "" {
-		e.status, e.summary = "TENTATIVE", "Not approved: service window "+f.Set
+		e.status, e.summary = "TENTATIVE", "Not approved: maintenance window "+f.Set
 		e.notes = append(e.notes, win.Unapproved)
 	}
 	return e

@@ -114,7 +114,7 @@ func exitCode(err error) int {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:               "turnus",
-		Short:             "Run playbooks on thousands of managed hosts: now, on a schedule, or inside a service window",
+		Short:             "Run playbooks on thousands of managed hosts: now, on a schedule, or inside a maintenance window",
 		Long:              "Turnus runs YAML playbooks on managed hosts over SSH: in waves, with a failure threshold, one job at a time on a host.",
 		Version:           settings.Version(),
 		SilenceErrors:     true,

@@ -90,7 +90,7 @@ There --become takes the permission exec-become, a --reason, and passwords that 
 
 // execRefused are flags that people know from elsewhere, with why exec has none and what to do.
 var execRefused = []struct{ flag, short, why string }{
-	{"check", "C", "nobody knows what a command would change, so a dry run of it cannot say anything\nhint: use job types that have check mode in a playbook: turnus run PLAYBOOK --check --diff"},
+	{"check", "C", "nobody knows what a command would change, so a dry run of it cannot report anything\nhint: use job types that have check mode in a playbook: turnus run PLAYBOOK --check --diff"},
 }
 
 // checkExec refuses flags that exec has not, and values that mean nothing.

@@ -19,7 +19,7 @@ func (a *app) healthCmd() *cobra.Command {
 whether it takes any (GET /readyz): for the health check of a container, which has no other
 program to ask with. Without a URL, that of TURNUS_HEALTH or the process that holds the
 data folder is asked, over the address that it listens on. It exits with 0, with 1 for what
-does not answer or says no, and with 5 for wrong usage.`,
+does not answer or refuses, and with 5 for wrong usage.`,
 		Example: `  turnus admin health --data /var/lib/turnus
   turnus admin health http://127.0.0.1:9470 --ready`,
 		Args: cobra.MaximumNArgs(1),

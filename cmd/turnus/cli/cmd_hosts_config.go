@@ -22,7 +22,7 @@ import (
 func (a *app) hostsConfigCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "Config backups: kept versions of hosts' configurations: list them, show one, say what changed",
+		Short: "Config backups: kept versions of hosts' configurations: list them, show one, report what changed",
 		Example: `  turnus hosts config ls fw1
   turnus hosts config diff fw1`,
 	}

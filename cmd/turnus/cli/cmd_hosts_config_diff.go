@@ -56,7 +56,7 @@ func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) 
 	var wanted []configChange
 	switch named := f.from != "" || f.to != ""; {
 	case named && f.since+f.run != "":
-		return console.Invalid("--from and --to go without --since and --run: both say which versions are compared")
+		return console.Invalid("--from and --to go without --since and --run: both choose the versions to compare")
 	case len(hosts) == 0 && f.since+f.run == "":
 		return console.Invalid("hosts config diff needs a HOST\nhint: --since 24h shows what changed on every host")
 	case named:

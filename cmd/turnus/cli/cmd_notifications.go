@@ -137,8 +137,8 @@ const (
 func (a *app) notificationsTestCmd() *cobra.Command {
 	var r remote.Flags
 	c := &cobra.Command{
-		Use: "test CHANNEL", Short: "Send a test to a channel, and say whether it was taken", Args: cobra.ExactArgs(1),
-		Long: `Send a test to a channel, and say whether it was taken. CHANNEL is NAME for a channel of
+		Use: "test CHANNEL", Short: "Send a test to a channel, and report whether it was taken", Args: cobra.ExactArgs(1),
+		Long: `Send a test to a channel, and report whether it was taken. CHANNEL is NAME for a channel of
 the service, and TENANT:NAME for one of a tenant. The exit code is 2 when it was not taken.`,
 		ValidArgsFunction: remote.Complete(&r, channelNames), Example: "  turnus admin notifications test noc\n  turnus admin notifications test acme:ops",
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {

@@ -58,7 +58,7 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 	}
 	f.plugins.Add(c)
 	c.Flags().StringVar(&f.program, "program", "", "only the job types of this program, plugin folder or built-in plugin")
-	c.Flags().StringVar(&f.check, "check", "", "print nothing, and exit with 6 when this file says something else")
+	c.Flags().StringVar(&f.check, "check", "", "print nothing, and exit with 6 when this file differs")
 	c.Flags().StringVar(&f.dir, "dir", "", "write a page for each job type into this folder, and print an index of them")
 	c.MarkFlagsMutuallyExclusive("check", "dir")
 	return c

@@ -53,7 +53,7 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 			}
 			a.Message("next: cat " + help.Quote(filepath.Join(o.Dir, "README.md")) + "   # the commands that test and install it")
 			if o.Lang == "go" && o.SDK != "" {
-				a.Message("the plugin builds against the SDK in " + o.SDK + "; go.mod says how to build against a release")
+				a.Message("the plugin builds against the SDK in " + o.SDK + "; go.mod shows how to build against a release")
 			}
 			return nil
 		},

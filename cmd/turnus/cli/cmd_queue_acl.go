@@ -64,7 +64,7 @@ func roleNames() []string {
 func (a *app) queueACL(doc aclDoc, passwordFile string) error {
 	role := redisconn.Role(doc.Role)
 	if !slices.Contains(redisconn.Roles(), role) {
-		return console.Invalid("role %q of a Redis user, expected one of %s\nhint: %s", doc.Role, strings.Join(roleNames(), ", "), cmp.Or(yamlread.DidYouMean(doc.Role, roleNames()), "turnus admin queue acl --help says what each is for"))
+		return console.Invalid("role %q of a Redis user, expected one of %s\nhint: %s", doc.Role, strings.Join(roleNames(), ", "), cmp.Or(yamlread.DidYouMean(doc.Role, roleNames()), "turnus admin queue acl --help shows what each is for"))
 	}
 	if strings.ContainsAny(doc.User, " \t\r\n\x00") {
 		return console.Invalid("--user %q: expected a name without blanks", doc.User)

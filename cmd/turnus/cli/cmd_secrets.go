@@ -323,7 +323,7 @@ func (a *app) secretsCheckCmd() *cobra.Command {
 	var path string
 	var own node.SecretFlags
 	c := &cobra.Command{
-		Use: "check", Short: "Fetch each secret of the file as a worker would, and say which come", Args: cobra.NoArgs,
+		Use: "check", Short: "Fetch each secret of the file as a worker would, and report which come", Args: cobra.NoArgs,
 		Long: `Fetch each secret of the file as a worker does, and list which are available. No value is
 shown. With --secrets, which also names Vault, it also fetches the node's own secrets, and reads
 the keys and passwords of its credentials.`,

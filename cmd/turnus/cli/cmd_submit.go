@@ -30,7 +30,7 @@ func (f *launchFlags) add(c *cobra.Command, o *api.LaunchOptions) {
 	fl.StringVarP(&f.limit, "limit", "l", "", "only these hosts of the playbook's: names, groups, globs, !not, &and, @FILE")
 	fl.StringSliceVarP(&o.Tags, "tags", "t", nil, "only steps with one of these tags")
 	fl.StringSliceVar(&o.SkipTags, "skip-tags", nil, "no steps with one of these tags")
-	fl.BoolVarP(&o.Check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
+	fl.BoolVarP(&o.Check, "check", "C", false, "change nothing: report what would change; job types that cannot are skipped")
 	fl.BoolVarP(&o.Diff, "diff", "D", false, "show what changes in files")
 	fl.IntVar(&o.MaxInFlight, "max-in-flight", 0, "hosts at the same time; 0 is the playbook's max_in_flight")
 }

@@ -84,7 +84,7 @@ func (a *app) windowsApproveCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "approve SET", Short: "Approve a window set of a server, or a rule of it, as it is", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, setNames),
 		Long: `Approve a window set of a server, or a rule of it, as it is: any later edit of its times
-voids the approval. It is added to those in the definitions. It needs a token of
+voids the approval. It is added to those in the project. It needs a token of
 an approver; turnus runs approve is for runs.`,
 		Example: `  turnus windows approve acme-fra --until 2026-12-31 --ticket CHG0042
   turnus windows approve acme-fra --rule sat --from 2026-12-19T22:00 --until 2026-12-20T05:00
@@ -149,7 +149,7 @@ func (a *app) windowsRevokeCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "revoke SET", Short: "Revoke the approvals of a window set of a server, or of a rule of it", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, setNames),
 		Long: `Revoke the approvals of a window set of a server, or of a rule of it, also those in the
-definitions. No more work starts by them, and running work follows overrun. Only a later
+project. No more work starts by them, and running work follows overrun. Only a later
 approval ends it. A set that needed no approval needs one from then on.`,
 		Example: `  turnus windows revoke acme-fra --reason "the migration slipped"
   turnus windows revoke acme-fra --rule sat`,

@@ -81,7 +81,7 @@ of the page Calendar.`,
 				})(cmd, args)
 			}
 			if r != (remote.Flags{}) || q.tenant != "" {
-				return console.Invalid("-f says that files are asked: --server, --context, --token-file, --ca-file and --tenant are for asking a server, without -f")
+				return console.Invalid("-f reads files: --server, --context, --token-file, --ca-file and --tenant are for asking a server, without -f")
 			}
 			made, err := planview.CalendarOfFiles(f.files, from, to)
 			if err != nil {

@@ -56,7 +56,7 @@ func (a *app) windowsICSCmd() *cobra.Command {
 				return console.PrintJSON(a.Out, map[string]any{"set": args[0], "sequence": sequence, "occurrences": docs})
 			}
 			var text strings.Builder
-			if err := ics.Write(&text, ics.Calendar{Name: "Service windows " + feed.Set, Feeds: []ics.Feed{feed}, Stamp: stamp, Sequence: sequence}); err != nil {
+			if err := ics.Write(&text, ics.Calendar{Name: "Maintenance windows " + feed.Set, Feeds: []ics.Feed{feed}, Stamp: stamp, Sequence: sequence}); err != nil {
 				return err
 			}
 			// Lines of iCalendar end in CR LF, which the screen would not let pass.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/planview"
 	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
@@ -52,7 +54,9 @@ func (f *windowFlags) load(name string) (*windows.Definitions, *time.Location, e
 	}
 	set := defs.Sets[name]
 	if set == nil {
-		return nil, nil, console.Invalid("no window set %q; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(defs.Sets)), ", "))
+		names := slices.Sorted(maps.Keys(defs.Sets))
+		hint := cmp.Or(yamlread.DidYouMean(name, names), "turnus windows lint FILE checks a file; docs/windows.md shows how it is written")
+		return nil, nil, console.Invalid("no window set %q; there are: %s\nhint: %s", name, strings.Join(names, ", "), hint)
 	}
 	zone, err := civil.LoadZone(set.Timezone)
 	return defs, zone, err
@@ -196,7 +200,7 @@ windows of files, or without -f by those of a server, with the approvals that we
 				})(cmd, args)
 			}
 			if r != (remote.Flags{}) {
-				return console.Invalid("-f says that files are asked: --server, --context, --token-file and --ca-file are for asking a server, without -f")
+				return console.Invalid("-f reads files: --server, --context, --token-file and --ca-file are for asking a server, without -f")
 			}
 			defs, zone, err := f.load(args[0])
 			if err != nil {

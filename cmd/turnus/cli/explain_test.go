@@ -17,7 +17,7 @@ func TestExplanationOfASuspendedHost(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	e := api.Explanation{
-		Host: "db1", State: core.Suspended, Reason: "waits for its service window", Until: now.Add(time.Hour),
+		Host: "db1", State: core.Suspended, Reason: "waits for its maintenance window", Until: now.Add(time.Hour),
 		Window: &api.HostWindow{Set: "nights", Opens: now.Add(13 * time.Hour), OpensLocal: "Sat 01:00 CET"},
 		Starts: &api.HostEstimate{P50: now.Add(-time.Minute), FinishP50: now.Add(14 * time.Hour), FinishP90: now.Add(15 * time.Hour)},
 	}

@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +29,7 @@ func helpProblems(c *cobra.Command) []string {
 	}
 	var found []string
 	check := func(place, text string) {
-		for _, problem := range language.Text(text) {
+		for _, problem := range language.Shown(text) {
 			found = append(found, c.CommandPath()+place+": "+problem)
 		}
 	}
@@ -49,7 +51,7 @@ func TestLanguageOfTheHelp(t *testing.T) {
 		}
 	}
 	// The negative control: a short help, a long one and a flag.
-	wrong := &cobra.Command{Use: "x", Short: "plan anew", Long: "It plans.\n\nAll but for one."}
+	wrong := &cobra.Command{Use: "x", Short: "plan anew", Long: "It plans.\n\nIt says it."}
 	wrong.Flags().Bool("y", false, "plan at once")
 	if found := helpProblems(wrong); len(found) != 3 {
 		t.Errorf("negative control: %q", found)
@@ -61,24 +63,34 @@ func TestLanguageOfTheHelp(t *testing.T) {
 // plugins show theirs beside the case.
 var located = []string{"playbooks/", "windows/", "core/yamlread/", "core/definitions/", "core/inventory/", "core/secrets/parse.go", "core/notify/policy/", "plugins/conformance/cases"}
 
+// typedCommand is a command and its subcommand, if any, as a hint names them.
+var typedCommand = regexp.MustCompile(`\bturnus [a-z][a-z-]*(?: [a-z]+\b)?`)
+
+// unknownInHint returns the commands of a hint that nobody has.
+func unknownInHint(root *cobra.Command, hint string) []string {
+	return unknownCommands(root, typedCommand.ReplaceAllString(hint, "`$0`"))
+}
+
 func TestLanguageOfTheHints(t *testing.T) {
-	count := 0
+	count, root := 0, testRoot()
 	err := filepath.WalkDir(repo, func(path string, d fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(repo, path)
 		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, ".") {
 			return err
-		}
-		for _, room := range located {
-			if strings.HasPrefix(name, room) {
-				return nil
-			}
 		}
 		src, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
 		hints, err := language.Hints(name, src)
+		inFile := slices.ContainsFunc(located, func(room string) bool { return strings.HasPrefix(name, room) })
 		for _, h := range hints {
+			for _, unknown := range unknownInHint(root, h.Text) {
+				t.Errorf("%s:%d: hint %q names %s, which there is not", name, h.Line, h.Text, unknown)
+			}
+			if inFile {
+				continue
+			}
 			count++
 			if !help.NamesNext(h.Text) {
 				t.Errorf("%s:%d: hint %q: expected a command, a flag, a key of a file or a page of docs/ in it", name, h.Line, h.Text)
@@ -88,5 +100,9 @@ func TestLanguageOfTheHints(t *testing.T) {
 	})
 	if err != nil || count < 180 {
 		t.Errorf("%d hints were found: %v", count, err)
+	}
+	wrong := "turnus plugins conform DIR tests it; turnus plugins ls lists them; turnus --help" // negative control
+	if got, want := unknownInHint(root, wrong), []string{"turnus plugins conform"}; !slices.Equal(got, want) {
+		t.Errorf("unknown are %q, expected %q", got, want)
 	}
 }

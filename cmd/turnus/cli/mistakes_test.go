@@ -185,6 +185,9 @@ func weakMessage(said string) string {
 	if !help.HasNext(said) && !strings.Contains(said, "\nnext: ") {
 		return "no next command"
 	}
+	if strings.Contains(said, "--help shows what it expects") {
+		return "the next command is the help only"
+	}
 	if word := danglingKind.FindString(said); word != "" {
 		return fmt.Sprintf("the word of a sentinel dangles: %q", word)
 	}
@@ -201,6 +204,7 @@ func TestWeakMessagesAreFound(t *testing.T) {
 		"error: 2 problems\nhint: a tab\n\nx.yaml\nhint: ls .\n":   false,
 		"error: CHANGED\nhint: an attack?\nCompare: ssh -v web1\n": false,
 		"error: no such file: not found\nhint: ls .\n":             true,
+		"error: -o x\nhint: turnus --help shows what it expects\n": true,
 		"error: invalid: no such file\nhint: ls .\n":               true,
 		"error: no PLAYBOOK is given\nusage: turnus run\n":         false,
 		"unreachable 1 host: web1\nnext:   turnus logs 1 --local":  false,

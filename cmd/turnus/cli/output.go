@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/help"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 // globalFlags adds the flags that every command has.
@@ -40,7 +42,8 @@ func (a *app) formats(c *cobra.Command) error {
 	}
 	if !slices.Contains(known, a.Output) {
 		last := len(known) - 1
-		return console.Invalid("-o %s: expected %s or %s", a.Output, strings.Join(known[:last], ", "), known[last])
+		hint := "-o " + cmp.Or(yamlread.Nearest(a.Output, known), "json")
+		return console.Invalid("-o %s: expected %s or %s\nhint: %s", a.Output, strings.Join(known[:last], ", "), known[last], hint)
 	}
 	a.Output = a.Out.Format(a.Output)
 	return nil

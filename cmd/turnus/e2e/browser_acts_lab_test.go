@@ -108,7 +108,7 @@ func TestLabBrowserShowsARejectedCommit(t *testing.T) {
 	for _, text := range []string{bad, "Ann Op", "playbooks/all.yaml:3:1", "stepz"} {
 		b.sees(text)
 	}
-	for _, text := range []string{"changed inventory.yaml: 1 line added, 0 removed", "+# <script>alert(2)</script>", "-steps: [{uses: command", "+stepz: [\"<img src=x", "Nothing but text that changes no behaviour"} {
+	for _, text := range []string{"changed inventory.yaml: 1 line added, 0 removed", "+# <script>alert(2)</script>", "-steps: [{uses: command", "+stepz: [\"<img src=x", "Only text that changes no behaviour"} {
 		b.sees(text)
 	}
 	b.accessible("a rejected commit", allRules)

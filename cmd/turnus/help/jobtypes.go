@@ -94,21 +94,9 @@ func (n schemaNode) kind() string {
 	return "any"
 }
 
-// WriteJobType writes a job type's page as Markdown.
+// WriteJobType writes a job type's page as Markdown: first the steps to copy.
 func WriteJobType(w io.Writer, t host.Type) error {
 	fmt.Fprintf(w, "## %s\n\n%s\n\n", t.Name, t.Summary)
-	if d := strings.TrimSpace(t.Description); d != "" {
-		fmt.Fprintf(w, "%s\n\n", d)
-	}
-	fmt.Fprintf(w, "Check mode: %s. Idempotent: %s. Disruptive: %s. When its worker dies: %s.\n\n", YesNo(t.Check), YesNo(t.Idempotent), YesNo(t.Disruptive), t.OnLost)
-	if err := writeFields(w, "param", t.Params); err != nil {
-		return fmt.Errorf("params of %s: %w", t.Name, err)
-	}
-	if len(t.Outputs) > 0 {
-		if err := writeFields(w, "output", t.Outputs); err != nil {
-			return fmt.Errorf("outputs of %s: %w", t.Name, err)
-		}
-	}
 	for _, e := range t.Examples {
 		var params any
 		if err := json.Unmarshal(e.Params, &params); err != nil {
@@ -123,6 +111,18 @@ func WriteJobType(w io.Writer, t host.Type) error {
 			return err
 		}
 		fmt.Fprintf(w, "%s:\n\n```yaml\n%s```\n\n", e.Title, text)
+	}
+	if d := strings.TrimSpace(t.Description); d != "" {
+		fmt.Fprintf(w, "%s\n\n", d)
+	}
+	fmt.Fprintf(w, "Check mode: %s. Idempotent: %s. Disruptive: %s. When its worker dies: %s.\n\n", YesNo(t.Check), YesNo(t.Idempotent), YesNo(t.Disruptive), t.OnLost)
+	if err := writeFields(w, "param", t.Params); err != nil {
+		return fmt.Errorf("params of %s: %w", t.Name, err)
+	}
+	if len(t.Outputs) > 0 {
+		if err := writeFields(w, "output", t.Outputs); err != nil {
+			return fmt.Errorf("outputs of %s: %w", t.Name, err)
+		}
 	}
 	return nil
 }

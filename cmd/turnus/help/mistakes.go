@@ -112,8 +112,8 @@ func ansibleFlags() map[string]string {
 }
 
 const (
-	becomeHint = "say in the playbook that its steps run as another user: become: true, or become: {user: NAME} (docs/become.md)"
-	methodHint = "the inventory says by which program a host becomes another user: become: {method: doas} (docs/become.md)"
+	becomeHint = "for steps that run as another user, write in the playbook: become: true, or become: {user: NAME} (docs/become.md)"
+	methodHint = "the inventory names the program by which a host becomes another user: become: {method: doas} (docs/become.md)"
 	moduleHint = "one command on hosts: turnus exec PATTERN -i INVENTORY -- COMMAND; turnus plugins ls lists job types for playbooks"
 	vaultHint  = "Turnus does not read Ansible Vault. Keep secrets in a file of secrets: turnus secrets --help"
 )

@@ -167,7 +167,7 @@ func (v *verbs) breakHosts() *cobra.Command {
 	how := ""
 	c := &cobra.Command{
 		Use:   "break HOST...",
-		Short: "Break hosts: make them slow, dead, full, or change their key",
+		Short: "Break hosts: make them slow, silent, full, or change their key",
 		Long: `Break hosts, until turnus lab mend or another break.
 
   slow       each command takes 1 s longer

@@ -33,7 +33,7 @@ func (f *becomeFlags) rule() (*core.BecomeRule, error) {
 		return nil, nil //nolint:nilnil // nothing was said
 	}
 	if f.used("become-user") && (f.user == "" || (core.Become{User: f.user}).Check() != nil) {
-		return nil, console.Invalid("--become-user %q: expected a user name such as app", f.user)
+		return nil, console.Invalid("--become-user %q: expected a user name such as app\nhint: --become-user app", f.user)
 	}
 	return &core.BecomeRule{On: f.on || f.user != "", User: f.user}, nil
 }

@@ -99,7 +99,7 @@ func (f *InventoryFlags) Load(ctx context.Context) (*inventory.Inventory, []core
 }
 
 func noInventory() error {
-	return console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, -i 'host1,host2,', or -i sources.yaml for the hosts of a source; turnus init makes a project with one")
+	return console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, -i 'host1,host2,', or -i sources.yaml for the hosts of a source; turnus init makes a project with one. Simulated hosts: turnus lab up, then eval \"$(turnus lab env)\" in each terminal")
 }
 
 func selectHosts(text string, hosts []core.Host) ([]core.Host, error) {

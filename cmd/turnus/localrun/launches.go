@@ -60,7 +60,7 @@ func (f *PlayFlags) Add(c *cobra.Command) {
 	c.Flags().StringSliceVar(&f.skip, "skip-tags", nil, "no steps with one of these tags")
 	_ = c.RegisterFlagCompletionFunc("tags", completeTags)
 	_ = c.RegisterFlagCompletionFunc("skip-tags", completeTags)
-	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
+	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: report what would change; job types that cannot are skipped")
 	c.Flags().BoolVarP(&f.diff, "diff", "D", false, "show what changes in files")
 	c.Flags().BoolVar(&f.RetryFailed, "retry-failed", false, "only hosts that did not succeed in the playbook's last run")
 	c.Flags().IntVar(&f.MaxInFlight, "max-in-flight", 0, "hosts of one run at the same time; 0 is the playbook's max_in_flight")

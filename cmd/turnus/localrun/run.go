@@ -146,7 +146,7 @@ func (f *RunFlags) record(ctx context.Context, con *console.Console) (*Record, e
 // unrecorded says what it means that the record cannot be written.
 func unrecorded(err error) string {
 	return "the run is not recorded: " + err.Error() +
-		"\nhint: it continues; --retry-failed and turnus runs will not know it, and handlers that it leaves pending are not kept. --no-record asks for that"
+		"\nhint: it continues; --retry-failed and turnus runs ls will not have it, and handlers that it leaves pending are not kept. --no-record asks for that"
 }
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all have
@@ -328,7 +328,7 @@ func approver(con *console.Console, yes bool) func(context.Context, *launch.Laun
 	}
 }
 
-// keepWindows refuses a playbook that asks for a service window when none are given, unless the
+// keepWindows refuses a playbook that asks for a maintenance window when none are given, unless the
 // operator says that it may start now. It reports what a launch leaves out.
 func keepWindows(con *console.Console, launches []*launch.Launch, f *RunFlags) error {
 	for _, l := range launches {

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
-// windowFlags say which service windows runs keep.
+// windowFlags say which maintenance windows runs keep.
 type windowFlags struct {
 	paths []string
 	files *admission.WindowFiles // that load read; nil when none are given

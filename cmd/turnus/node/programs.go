@@ -89,5 +89,5 @@ func programOfFolder(dir string) (argv []string, manifest string, err error) {
 		adapter, err := ScriptAdapter()
 		return append(adapter, dir), manifest, err
 	}
-	return nil, "", console.Invalid("%s has neither an executable file plugin nor a %s\nhint: turnus plugins conform DIR/NAME/VERSION: the folder of one version is meant", dir, host.ScriptFile)
+	return nil, "", console.Invalid("%s has neither an executable file plugin nor a %s\nhint: turnus plugins test DIR/NAME/VERSION: the folder of one version is meant", dir, host.ScriptFile)
 }

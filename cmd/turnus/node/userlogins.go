@@ -56,7 +56,7 @@ func (f *UserLoginFlags) Add(c *cobra.Command) {
 	fl.StringVar(&f.passphrase, "passphrase-env", "", "environment variable that holds the passphrase of key files")
 	fl.StringVar(&f.passphraseCommand, "passphrase-command", "", "command that prints the passphrase of key files")
 	fl.StringVar(&f.caKey, "ssh-ca-key", "", "private key of a certificate authority that signs a short-lived SSH certificate for each login")
-	fl.StringVar(&f.caVault, "ssh-ca-vault", "", "the same by Vault: MOUNT/ROLE of its SSH engine, such as ssh/turnus; --secrets says which Vault")
+	fl.StringVar(&f.caVault, "ssh-ca-vault", "", "the same by Vault: MOUNT/ROLE of its SSH engine, such as ssh/turnus; --secrets names the Vault")
 	fl.DurationVar(&f.certLifetime, "ssh-cert-lifetime", transport.DefaultLifetime, "how long such a certificate holds, 1m to 24h; another is signed before it ends")
 	f.used = fl.Changed
 }

@@ -48,7 +48,7 @@ func (f *acmeFlags) check(certFile string) error {
 		return nil
 	}
 	if certFile != "" {
-		return console.Invalid("--acme-name and --tls-cert both say where the certificate comes from: give one")
+		return console.Invalid("--acme-name and --tls-cert both name the origin of the certificate: give one")
 	}
 	for i, name := range f.names {
 		f.names[i] = strings.ToLower(name) // as autocert keeps it

@@ -74,7 +74,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.SourceChanged:
 		s.con.Message(fmt.Sprintf("source %s: %s", e.Source, console.Plural(e.Count, "host")))
 	case catalog.SourceWaiting:
-		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+": a generation is held: ") + console.Printable(e.Reason) + "; turnus inventory diff " + e.Source + " shows it")
+		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+": a generation is waiting: ") + console.Printable(e.Reason) + "; turnus inventory diff " + e.Source + " shows it")
 	case catalog.SourceFailed:
 		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+" cannot be fetched, the last good hosts stay in use: ") + console.Printable(core.ErrorText(e.Err)))
 	case catalog.TriggerLaunched:

@@ -75,7 +75,7 @@ func (f *Flags) Add(c *cobra.Command) {
 // Check refuses what contradicts itself, before anything is opened.
 func (f *Flags) Check() error {
 	if f.repo != "" && f.Project != "" {
-		return console.Invalid("--repo and --project both say where the project is: give one")
+		return console.Invalid("--repo and --project both name the project: give one")
 	}
 	if f.Project != "" {
 		if info, err := os.Stat(f.Project); err != nil || !info.IsDir() {
@@ -86,7 +86,7 @@ func (f *Flags) Check() error {
 		}
 	}
 	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {
-		return console.Invalid("--branch and --repo-every say how --repo is followed: also give it")
+		return console.Invalid("--branch and --repo-every set how --repo is followed: also give it")
 	}
 	if f.hookSecret != "" && f.repo == "" {
 		return console.Invalid("--webhook-secret-file needs --repo: a webhook makes the server fetch its repository")

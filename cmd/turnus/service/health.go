@@ -101,7 +101,7 @@ var listening = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile
 func holderOf(data string) (asked, error) {
 	file, err := os.Open(filepath.Join(data, "lock"))
 	if err != nil {
-		return asked{}, console.Invalid("health: no process has held the data folder: %w\nhint: --data FOLDER, or the URL of a server or of a worker's --metrics", err)
+		return asked{}, console.Invalid("health: no process has used the data folder: %w\nhint: --data FOLDER, or the URL of a server or of a worker's --metrics", err)
 	}
 	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, 1000))

@@ -187,7 +187,7 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 			n.Kind, n.Text = policy.RunPaused, "it is paused: "+e.Reason.Text()
 		}
 	case controller.RunRepeated:
-		n.Kind, n.Count, n.Text = policy.RunRepeated, e.Count, "a second end of\nWhat was recorded first counts; look at the hosts."
+		n.Kind, n.Count, n.Text = policy.RunRepeated, e.Count, "a second end of\nWhat was recorded first counts; check the hosts."
 	case controller.RunRefused:
 		n.Kind, n.Text = policy.RunFailed, "it cannot be run: "+e.Reason.Text()
 	case controller.WindowMissed:

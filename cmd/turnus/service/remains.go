@@ -41,7 +41,7 @@ func (d *DataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains
 		err = json.Unmarshal(data, &left)
 	}
 	if err != nil {
-		return memory.Remains{}, fmt.Errorf("read the progress of the queue at the last stop: %w\nhint: rm %s; runs whose jobs must not be repeated are then held until somebody has checked their hosts", err, filepath.Join(d.Path, remainsFile))
+		return memory.Remains{}, fmt.Errorf("read the progress of the queue at the last stop: %w\nhint: rm %s; runs whose jobs must not be repeated are then paused until somebody has checked their hosts", err, filepath.Join(d.Path, remainsFile))
 	}
 	var errs []error
 	left.Runs = slices.DeleteFunc(left.Runs, func(id string) bool {

@@ -110,7 +110,7 @@ func (s *service) awaitRecords(ctx context.Context) {
 	for !s.finished(ctx) {
 		select {
 		case <-ctx.Done():
-			s.con.Report(s.con.Paint(console.Yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
+			s.con.Report(s.con.Paint(console.Yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or their runs are paused")
 			return
 		case <-tick.C:
 		}

@@ -21,7 +21,7 @@ type TraceFlags struct {
 func (f *TraceFlags) Add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.endpoint, "otlp-endpoint", "", "URL of an OpenTelemetry collector that takes traces over HTTP, as http://127.0.0.1:4318 (default: OTEL_EXPORTER_OTLP_ENDPOINT, or none)")
-	fl.Float64Var(&f.ratio, "trace-ratio", 1, "share of the runs that are traced, from 0 to 1; those that come with a trace are as it says")
+	fl.Float64Var(&f.ratio, "trace-ratio", 1, "share of the runs that are traced, from 0 to 1; those that come with a trace are sampled as it decides")
 }
 
 // Check refuses what cannot work, before anything is opened.

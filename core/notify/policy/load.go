@@ -257,7 +257,7 @@ func (p *parser) secret(key string, name *string) yamlread.Field {
 	return yamlread.Field{Key: key, Read: func(n *yaml.Node) {
 		if target, ok := p.Follow(n); ok && target.Kind != yaml.MappingNode {
 			p.Fail(n, yamlread.Fault{Message: key + ": a secret must not be in the project", Expected: "{secret: NAME}",
-				Hint: "the server's own file of secrets (--secrets) says where the value of NAME is"})
+				Hint: "the server's own file of secrets (--secrets) has where the value of NAME is"})
 			return
 		}
 		p.Mapping(n, key, yamlread.Field{Key: "secret", Want: "NAME", Required: true, Read: func(n *yaml.Node) {

@@ -260,7 +260,7 @@ func (q *Queue) crash(j *job, node string, now time.Time) {
 	case r.over() && !j.closing:
 		q.finish(j, core.EvFinish, core.Lost, silent(node, r), j.data)
 	case j.crashes >= queue.MaxCrashes:
-		q.finish(j, core.EvFinish, core.Lost, core.Because(core.WorkerLost, fmt.Sprintf("dead: its worker died %d times, the last was %s", j.crashes, node)), j.data)
+		q.finish(j, core.EvFinish, core.Lost, core.Because(core.WorkerLost, fmt.Sprintf("its worker died %d times, the last was %s", j.crashes, node)), j.data)
 	default:
 		j.unheard = node
 		q.put(j, core.EvRetry, 0, now)

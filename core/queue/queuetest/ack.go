@@ -127,7 +127,7 @@ func returnCounts(f *fixture) {
 	ex := f.explain("a", 0)
 	eq(f, "state", ex.State, core.Retrying)
 	if ex.Until.IsZero() {
-		f.Error("Explain does not say until when")
+		f.Error("Explain does not report until when")
 	}
 }
 

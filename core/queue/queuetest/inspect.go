@@ -64,25 +64,25 @@ func explainTexts(f *fixture) {
 		eq(f, "state of "+ex.Job.String(), ex.State, want.state)
 		eq(f, "code of "+ex.Job.String(), ex.Reason.Code(), want.code)
 		if ex.Reason == "" || !strings.Contains(ex.Reason.Text(), want.text) {
-			f.Errorf("Explain(%v) says %q, expected it to contain %q", ex.Job, ex.Reason, want.text)
+			f.Errorf("Explain(%v) reports %q, expected it to contain %q", ex.Job, ex.Reason, want.text)
 		}
 	}
 	if ex := f.explain("a", 4); ex.Holder != "holder/0" || strings.Contains(ex.Reason.Text(), "holder") {
-		f.Errorf("Explain says %+v, expected who holds the host, apart from the reason", ex)
+		f.Errorf("Explain reports %+v, expected who holds the host, apart from the reason", ex)
 	}
 	for _, timed := range []int{1, 3, 5, 12} {
 		if f.explain("a", timed).Until.IsZero() {
-			f.Errorf("Explain(a/%d) does not say until when", timed)
+			f.Errorf("Explain(a/%d) does not report until when", timed)
 		}
 	}
 	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: new(true)}))
 	if ex := f.explain("a", 8); ex.Reason.Code() != core.RunPaused {
-		f.Errorf("Explain says %q of a paused run", ex.Reason)
+		f.Errorf("Explain reports %q of a paused run", ex.Reason)
 	}
 	f.ack(s, done(leased, core.Failed))
 	f.completes(s, "a")
 	if ex := f.explain("a", 15); ex.State != core.Done || !strings.Contains(ex.Reason.Text(), "cancelled") || ex.Reason.Code() != core.ThresholdReached {
-		f.Errorf("Explain says %+v of a cancelled job", ex)
+		f.Errorf("Explain reports %+v of a cancelled job", ex)
 	}
 }
 

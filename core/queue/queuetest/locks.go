@@ -60,23 +60,23 @@ func haLock(f *fixture) {
 	ex := f.explain("b", 0)
 	eq(f, "state", ex.State, core.Blocked)
 	if h := f.holders("h1", "pair"); len(h) != 2 || h[0].HAGroup || !h[1].HAGroup || h[0].Job.String() != "a/0" || h[1].Job.String() != "a/0" || h[1].Since.IsZero() || time.Since(h[0].Since) > time.Minute {
-		f.Errorf("Holders says %+v, expected a/0 for both, since its lease began", h)
+		f.Errorf("Holders reports %+v, expected a/0 for both, since its lease began", h)
 	}
 	eq(f, "locks of a host that waits", len(f.holders("h2", "")), 0)
 	if !strings.Contains(ex.Reason.Text(), "pair") || ex.Holder != "a/0" || strings.Contains(ex.Reason.Text(), "a/0") {
-		f.Errorf("Explain says %+v, expected the HA group, and its holder apart", ex)
+		f.Errorf("Explain reports %+v, expected the HA group, and its holder apart", ex)
 	}
 	f.submit(pair("c", false, "h3"))
 	eq(f, "a run that disrupts nothing", f.one(s).Job.Run, "c")
 	f.ack(s, done(first, core.Changed))
 	if h := f.holders("h2", "pair"); len(h) != 1 || !h[0].HAGroup || !h[0].Kept || h[0].Job.String() != "b/0" || !h[0].Since.IsZero() {
-		f.Errorf("Holders says %+v, expected that the lock is kept for b/0", h)
+		f.Errorf("Holders reports %+v, expected that the lock is kept for b/0", h)
 	}
 	last := f.one(s)
 	eq(f, "freed", last.Job.Run, "b")
 	f.ack(s, queue.Ack{Job: last.Job, Token: last.Token, Kind: queue.AckSuspend, After: time.Hour, KeepLocks: true})
 	if h := f.holders("h2", "pair"); len(h) != 2 || h[0].Kept || !h[0].Since.IsZero() {
-		f.Errorf("Holders says %+v, expected both locks of a job that keeps them while it is suspended", h)
+		f.Errorf("Holders reports %+v, expected both locks of a job that keeps them while it is suspended", h)
 	}
 }
 

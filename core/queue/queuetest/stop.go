@@ -37,7 +37,7 @@ func thresholdSameTurn(f *fixture) {
 	st := f.status("a")
 	eq(f, "phase", st.Phase, queue.Stopped)
 	if st.Reason == "" {
-		f.Error("Status does not say why the run was stopped")
+		f.Error("Status does not report why the run was stopped")
 	}
 	eq(f, "in flight: stop lets them finish", st.InFlight, 2)
 	if len(res.Stop) != 0 {

@@ -90,7 +90,7 @@ func nextDue(f *fixture) {
 	ex := f.explain("a", 1)
 	eq(f, "state", ex.State, core.Pending)
 	if off := ex.Until.Sub(due).Abs(); off > 2*time.Millisecond {
-		f.Errorf("Explain says until %v, expected %v", ex.Until, due)
+		f.Errorf("Explain reports until %v, expected %v", ex.Until, due)
 	}
 }
 

@@ -71,7 +71,7 @@ func preflight(ctx context.Context, info string, config func(string) (string, er
 	}
 	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
 	if err != nil {
-		return nil, fmt.Errorf("queue: the server says version %q, expected 7.0 or newer: %w", version, core.ErrInvalid)
+		return nil, fmt.Errorf("queue: the server has version %q, expected 7.0 or newer: %w", version, core.ErrInvalid)
 	}
 	if major < 7 {
 		return nil, fmt.Errorf("queue: the server is %s %s, expected 7.0 or newer: upgrade it: %w", name, version, core.ErrInvalid)

@@ -16,6 +16,7 @@ import (
 var (
 	speaks    = regexp.MustCompile(`(?i)(?:errorf?|err|hint|hinted|refused?|invalid|failf?|fatalf|doubtf|unclear|blame|fault|misfit|message|report|warn|note|trouble|translate|because|progress|fprintf|fprintln)$`)
 	prose     = regexp.MustCompile(`^(?i:summary|detail|doc|hint|message|expected)$`)
+	assigned  = regexp.MustCompile(`^(?:Text|Title|Detail|What|Hint)$`)
 	logs      = regexp.MustCompile(`^(?:Debug|Info|Warn|Error)(?:Context)?$`)
 	fails     = regexp.MustCompile(`^(?:(?:Error|Fatal|Log|Skip)f?)$`)
 	verb      = regexp.MustCompile(`%[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:\[\d+\])?[a-zA-Z]`)
@@ -36,18 +37,24 @@ func Messages(path string, src []byte) ([]string, error) {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			for at, text := range messages(n) {
-				found = append(found, lines(fset, at, Text(verb.ReplaceAllString(text, "VALUE")))...)
+				found = append(found, lines(fset, at, Shown(verb.ReplaceAllString(text, "VALUE")))...)
 			}
 		case *ast.Field:
 			if n.Tag == nil {
 				break
 			}
 			for _, key := range []string{"doc", "jsonschema"} {
-				found = append(found, lines(fset, n.Tag.Pos(), Text(reflect.StructTag(literal(n.Tag)).Get(key)))...)
+				found = append(found, lines(fset, n.Tag.Pos(), Shown(reflect.StructTag(literal(n.Tag)).Get(key)))...)
 			}
 		case *ast.KeyValueExpr:
 			if key, ok := n.Key.(*ast.Ident); ok && prose.MatchString(key.Name) {
-				found = append(found, lines(fset, n.Value.Pos(), Text(verb.ReplaceAllString(written(n.Value), "VALUE")))...)
+				found = append(found, lines(fset, n.Value.Pos(), Shown(verb.ReplaceAllString(written(n.Value), "VALUE")))...)
+			}
+		case *ast.AssignStmt:
+			for i, left := range n.Lhs {
+				if to, ok := left.(*ast.SelectorExpr); ok && len(n.Rhs) == len(n.Lhs) && assigned.MatchString(to.Sel.Name) {
+					found = append(found, lines(fset, n.Rhs[i].Pos(), Shown(verb.ReplaceAllString(written(n.Rhs[i]), "VALUE")))...)
+				}
 			}
 		}
 		return true

@@ -34,7 +34,11 @@ func leading(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` +
 
 var (
 	list      = sync.OnceValue(rules)
+	shownList = sync.OnceValue(shownRules)
 	guideList = sync.OnceValue(guideRules)
+
+	// decisionList leaves out "say", which decisions have in another sense.
+	decisionList = sync.OnceValue(func() []rule { return guideRules()[1:] })
 )
 
 // rules returns the list of words and constructions. Each rule has one name, which its finding
@@ -99,18 +103,27 @@ func wordRules() []rule {
 		{"gate", words(`gates?|stash(?:es|ed)?|ownfiles|doors?|knocks?`), nil, `"admission", "barrier", "limiter", "state store" or "secure file"`, "the gate opens", "the barrier opens"},
 		{"verdict", words(`verdicts?`), words(`verdict (?:maps?|statements?)`), `"result": outcome, reason, detail`, "the verdict of a step", "a verdict map of nftables"},
 		{"book", words(`books?`), nil, `"playbook" or "window calendar"`, "a book of windows", "a window calendar"},
+		{"service window", words(`service windows?`), nil, `"maintenance window" or "window"`, "its service window opens", "its maintenance window opens"},
 		{"plugin host", words(`plugin hosts?`), nil, `"plugin runner"`, "the plugin host starts it", "the plugin runner starts it"},
+	}
+}
+
+// shownRules are about words that people read in messages, and that comments have in another sense.
+func shownRules() []rule {
+	return []rule{
+		{"say", words(`says?|saying`), nil, `"show", "report", "list" or "have"`, "the page says where it is", "the page shows where it is"},
+		{"dead", words(`dead`), words(`dead(?:-| )letter(?:s|ed)?|dead man's|former name|slow, dead`), `"killed", "ended" or "dead-lettered"`, "a dead worker", "a dead-lettered notification"},
+		{"held", words(`(?:is|are|be|was|were) (?:then )?held`), words(`(?:locks?|hosts?|files?) (?:\w+ )?(?:is|are|be|was|were) held`), `"paused", "waiting" or "blocked"`, "the run is held", "the lock is held"},
+		{"ended well", words(`ended well`), nil, `"succeeded"`, "the run ended well", "the run succeeded"},
 	}
 }
 
 // guideRules are about words that comments and tests also use in another sense.
 func guideRules() []rule {
-	return []rule{
-		{"say", words(`says? (?:what|where|whether|which|who|why|that)|say so`), nil, `"show", "report", "list" or "have"`, "the page says where it is", "the page shows where it is"},
-		{"dead", words(`dead`), words(`dead(?:-| )letter(?:s|ed)?|dead man's`), `"killed", "ended" or "dead-lettered"`, "a dead worker", "a dead-lettered notification"},
+	return append(shownRules(), []rule{
 		{"fresh", words(`fresh`), nil, `"new"`, "a fresh connection", "a new connection"},
 		{"definitions", words(`(?:the|newest|old) definitions`), nil, `"project", "rules"`, "the newest definitions", "the newest project"},
-	}
+	}...)
 }
 
 // Words returns what is wrong with the words of one sentence: the rule, the place and what to

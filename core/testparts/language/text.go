@@ -41,14 +41,14 @@ func Page(text string) []string {
 
 // Guide returns what is wrong with a page that people read to do something: as Page, and words that
 // comments may have.
-func Guide(text string) []string { return append(Page(text), guideWords(text)...) }
+func Guide(text string) []string { return append(Page(text), guideWords(text, guideList())...) }
 
 // Reference returns what is wrong with a generated page: its columns, and the words that a guide
 // must not have.
-func Reference(text string) []string { return append(Columns(text), guideWords(text)...) }
+func Reference(text string) []string { return append(Columns(text), guideWords(text, guideList())...) }
 
-func guideWords(text string) []string {
-	return eachSentence(text, func(s string) []string { return broken(guideList(), s) })
+func guideWords(text string, list []rule) []string {
+	return eachSentence(text, func(s string) []string { return broken(list, s) })
 }
 
 // Prose returns what is wrong with the columns and the sentences of Markdown, each finding with its
@@ -70,7 +70,7 @@ func eachSentence(text string, check func(string) []string) (found []string) {
 // Decisions returns what is wrong with a page of decisions: as Guide without the median, its
 // headings, and the date and the length of each decision.
 func Decisions(text string) []string {
-	found := append(Prose(text), guideWords(text)...)
+	found := append(Prose(text), guideWords(text, decisionList())...)
 	section, start, lines := "", 0, 0
 	for i, line := range append(strings.Split(text, "\n"), "# end") {
 		heading, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
@@ -112,12 +112,20 @@ func Sentence(s string) []string {
 
 // Text returns what is wrong with the sentences of a text without Markdown: a help text or a
 // message.
-func Text(text string) []string {
+func Text(text string) []string { return inSentences(text, Sentence) }
+
+// Shown returns what is wrong with a text that a program prints: as Text, and words that comments
+// may have.
+func Shown(text string) []string {
+	return inSentences(text, func(s string) []string { return append(Sentence(s), broken(shownList(), s)...) })
+}
+
+func inSentences(text string, check func(string) []string) []string {
 	var found []string
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		paragraph = example.ReplaceAllString(paragraph, "")
 		for _, s := range Sentences(strings.Join(strings.Fields(plain(paragraph)), " ")) {
-			found = append(found, Sentence(s)...)
+			found = append(found, check(s)...)
 		}
 	}
 	return found

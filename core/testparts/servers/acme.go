@@ -226,7 +226,7 @@ func checkHTTP(addr, name, token, want string) error {
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 	if err == nil && strings.TrimSpace(string(text)) != want {
-		err = fmt.Errorf("the challenge's page says %q", text)
+		err = fmt.Errorf("the challenge's page has %q", text)
 	}
 	return err
 }

@@ -649,7 +649,7 @@ const (
 // Job: plugin to worker, about the job itself.
 type JobClient interface {
 	Checkpoint(ctx context.Context, in *wire.CheckpointRequest, opts ...grpc.CallOption) (*wire.CheckpointResponse, error)
-	// MayStart asks, right before what cannot be undone, whether the host's service window still
+	// MayStart asks, right before what cannot be undone, whether the host's maintenance window still
 	// fits what follows. A worker without it is Unimplemented: it knows no windows.
 	MayStart(ctx context.Context, in *wire.MayStartRequest, opts ...grpc.CallOption) (*wire.MayStartResponse, error)
 	// Secret gives the value of a secret that the step lists; others are PermissionDenied.
@@ -753,7 +753,7 @@ type Job_KeepClient = grpc.ClientStreamingClient[wire.KeepRequest, wire.KeepResp
 // Job: plugin to worker, about the job itself.
 type JobServer interface {
 	Checkpoint(context.Context, *wire.CheckpointRequest) (*wire.CheckpointResponse, error)
-	// MayStart asks, right before what cannot be undone, whether the host's service window still
+	// MayStart asks, right before what cannot be undone, whether the host's maintenance window still
 	// fits what follows. A worker without it is Unimplemented: it knows no windows.
 	MayStart(context.Context, *wire.MayStartRequest) (*wire.MayStartResponse, error)
 	// Secret gives the value of a secret that the step lists; others are PermissionDenied.

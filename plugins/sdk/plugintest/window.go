@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Window scripts the host's service window: open from the instants of opens on for so long each.
+// Window scripts the host's window: open from the instants of opens on for so long each.
 // While it is closed, Checkpoint and MayStart hold the job; MayStart also when less is left than
 // it asks for. The instants are compared with time.Now.
 func Window(opens ...Opening) Option {

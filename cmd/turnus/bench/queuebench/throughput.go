@@ -129,15 +129,15 @@ func hold(ctx context.Context, q queue.Queue, n int) (release func(), err error)
 	}
 	r := bulk(runID("held"), n)
 	if _, err := queue.SubmitOne(ctx, q, r); err != nil {
-		return nil, fmt.Errorf("submit what is held: %w", err)
+		return nil, fmt.Errorf("submit jobs to hold: %w", err)
 	}
 	for held := 0; held < n; {
 		res, err := q.Turn(ctx, queue.Turn{Session: session, Want: min(n-held, queue.MaxLeasesTurn)})
 		if err != nil {
-			return nil, fmt.Errorf("lease what is held: %w", err)
+			return nil, fmt.Errorf("lease jobs to hold: %w", err)
 		}
 		if held += len(res.Leases); len(res.Leases) == 0 && !res.More {
-			return nil, fmt.Errorf("lease what is held: only %d of %d can be had: %w", held, n, core.ErrConflict)
+			return nil, fmt.Errorf("lease jobs to hold: only %d of %d can be had: %w", held, n, core.ErrConflict)
 		}
 	}
 	beating, stop := context.WithCancel(ctx)

@@ -314,7 +314,7 @@ func awaitReady(ctx context.Context, servers []*server, lines <-chan line) error
 			return errors.New("a server did not start within a minute")
 		case l := <-lines:
 			if l.text != ready {
-				return fmt.Errorf("server %d says %q, expected %q", l.server, l.text, ready)
+				return fmt.Errorf("server %d sent %q, expected %q", l.server, l.text, ready)
 			}
 		}
 	}
@@ -354,7 +354,7 @@ func (l *launcher) say(text string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, err := io.WriteString(l.out, text+"\n"); err != nil {
-		return fmt.Errorf("say %s: %w", text, err)
+		return fmt.Errorf("print %s: %w", text, err)
 	}
 	return nil
 }

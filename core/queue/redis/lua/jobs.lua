@@ -140,7 +140,7 @@ local function crash(f, idx, l, node)
     return finish(f, idx, l, LOST, silent(f, node), stateof(f, idx, l))
   end
   if crashes >= f.maxcrash then
-    return finish(f, idx, l, LOST, 'dead: its worker died ' .. crashes .. ' times, the last was ' .. node .. WORKER_LOST, stateof(f, idx, l))
+    return finish(f, idx, l, LOST, 'its worker died ' .. crashes .. ' times, the last was ' .. node .. WORKER_LOST, stateof(f, idx, l))
   end
   local d = f.bint * 2 ^ min(l.crashes, 16)
   if f.bmax > 0 then d = min(d, f.bmax) end

@@ -159,7 +159,7 @@ local unlogged = recorded - logged
 if nmissing > 0 and unlogged > 0 then
   -- Some of the missing ended, and the log does not say which: none may run twice.
   found(nmissing .. ' jobs of run ' .. f.id .. ' have no state, and the records of ' .. unlogged ..
-    ' outcomes are gone: ended as lost where that is not known, look at the hosts', function()
+    ' outcomes are gone: ended as lost where that is not known, check the hosts', function()
     o[LOST] = o[LOST] + logged - recorded
     for _, s in ipairs(missing) do record(f, s[1], s[2] - s[1], LOST, 0, 'what became of it was lost in Redis', '') end
     threshold(f, LOST, missing[1][1])

@@ -226,7 +226,7 @@ func (j Job) Checkpoint(ctx context.Context, in *wire.CheckpointRequest) (*wire.
 	return call[wire.CheckpointRequest, wire.CheckpointResponse](ctx, j.Client, jobService+"Checkpoint", in)
 }
 
-// MayStart asks whether the service window is open.
+// MayStart asks whether the maintenance window is open.
 func (j Job) MayStart(ctx context.Context, in *wire.MayStartRequest) (*wire.MayStartResponse, error) {
 	return call[wire.MayStartRequest, wire.MayStartResponse](ctx, j.Client, jobService+"MayStart", in)
 }
