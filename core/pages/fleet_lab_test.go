@@ -24,7 +24,7 @@ const changesOfTheMap = `(async (updates) => {
   for (let i = 0; i < updates; i++) {
     const some = [0, 1, 2].map((k) => blocks[(3 * i + k) % blocks.length].replaceAll("m-changed", i % 2 ? "m-failed" : "m-changed"));
     const now = legend.replace(/\d+ changed/, (2000 + i) + " changed");
-    window.source.dispatchEvent(new MessageEvent("0:parts", {data: some.join("") + now, lastEventId: "s"}));
+    window.source.dispatchEvent(new MessageEvent("0:parts", {data: [...some, now].map((part) => part + "<!--part-->").join(""), lastEventId: "s"}));
     while (!document.getElementById("legend").textContent.includes((2000 + i) + " changed")) await new Promise((done) => setTimeout(done));
   }
   return long;
