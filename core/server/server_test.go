@@ -125,6 +125,7 @@ func TestWorkersAreReportedAndShown(t *testing.T) {
 		t.Error(s)
 	}
 	must(t, b.server.DrainWorker(t.Context(), "scaling", "w1", "fewer are needed"))
+	want[any](t, b.ask(op, "POST", "/v1/workers/w1/cordon", api.Why{Reason: "upgrade"}), http.StatusOK) // the drain still holds
 	for _, who := range []string{"scaling", ""} {
 		known, err := b.server.Workers(t.Context())
 		must(t, err)
