@@ -57,7 +57,7 @@ func TestDiffAgainstAServerHasWarnings(t *testing.T) {
 
 // A file gets the playbook byte by byte.
 func TestPlaybookIsPrintedAsItIs(t *testing.T) {
-	source := "playbook: ntp\r\n# \x1b[31m\ttab\r\ntargets: true\r\n"
+	source := "playbook: ntp\r\n# \x1b[31m\ttab\r\ntargets: true"
 	server := answers(t, func(*http.Request) any { return api.Playbook{Name: "ntp", Source: source} })
 	t.Setenv("TURNUS_TOKEN", "t")
 	if out, _ := turnus(t, console.ExitOK, "project", "playbooks", "show", "ntp", "--server", server); out != source {
