@@ -65,6 +65,16 @@ func TestPlaybookIsPrintedAsItIs(t *testing.T) {
 	}
 }
 
+// The unset variable of a shell does not stand for each run.
+func TestAnEmptyRunIsRefused(t *testing.T) {
+	for _, line := range []string{"hosts config diff fw1", "hosts config ls", "hosts handlers ls", "admin notifications ls"} {
+		_, said := turnus(t, console.ExitInvalid, append(strings.Fields(line), "--run", "")...)
+		if !strings.Contains(said, "--run is empty") {
+			t.Errorf("%s: %s", line, said)
+		}
+	}
+}
+
 // A shell completes by what a server has: hosts, groups and tags that narrow a launch, and hosts of
 // which a command shows something.
 func TestServerCompletes(t *testing.T) {
