@@ -45,8 +45,9 @@ that is not proven, and the step ends as ` + "`" + `rolled_back` + "`" + `:
 - ` + "`" + `firewall.push` + "`" + `, if no new connection works
 - ` + "`" + `firmware.upgrade` + "`" + `, if the new version does not prove itself
 
-The others need no rollback. A file gets its new content by one rename, so it is the old or the new
-one. Run a failed step again: it does the rest.
+The other built-in job types do not roll back. Files are replaced by one rename: a file has its old
+or its new content. Repeat a failed step of an idempotent job type: it does the rest. ` + "`" + `command` + "`" + ` and
+` + "`" + `script` + "`" + ` run from their beginning again.
 `
 
 // schemaNode is the part of a JSON Schema that documentation shows.
