@@ -100,7 +100,7 @@ func TestHostsAndTheQueueHaveRunsWithOpenHosts(t *testing.T) {
 }
 
 // Active runs come first on the pages of hosts and of the queue, also before newer ones that are
-// paused. Both pages say so where they leave runs out.
+// paused. A page that leaves runs out shows how many it has.
 func TestHostsAndTheQueueHaveActiveRunsFirst(t *testing.T) {
 	answers := map[string]any{
 		"GET /v1/hosts/web1": api.Host{Name: "web1"}, "GET /v1/hosts/web1/history": items([]api.Job{}), "GET /v1/hosts/web1/locks": items([]api.Lock{}),

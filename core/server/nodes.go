@@ -108,7 +108,7 @@ func (s *Server) order(ctx context.Context, by caller, action, name, reason stri
 	after := before
 	change(&after)
 	after.At = time.Now().UTC()
-	if !before.Draining || !after.Draining { // otherwise the drain stays that of who ordered it
+	if !before.Draining || !after.Draining { // otherwise its author is kept
 		after.By, after.Reason = by.name, reason
 	}
 	if err := s.note(ctx, by, ledger.Entry{Action: action, Kind: "worker", Subject: name, Before: asJSON(before), After: asJSON(after)}); err != nil {

@@ -149,8 +149,8 @@ func TestRetryFromTheFailedStepWaitsForItsOwnWindows(t *testing.T) {
 	}
 }
 
-// A host that cannot continue does not refuse a retry that leaves it out, because no window fits its
-// first step.
+// A host that cannot continue does not refuse a retry that leaves it out, because no window fits
+// its first step.
 func TestRetryFromTheFailedStepLeavesOutHostsWithoutAWindow(t *testing.T) {
 	t.Parallel()
 	b, run := failedWithoutWindows(t, func(r *core.Result) { r.Outcome = core.Lost })

@@ -211,7 +211,7 @@ verify a backup.`,
 	return c
 }
 
-// lacksOutputs is what a backup lacks; "" if it has all.
+// lacksOutputs describes the missing outputs of a backup; "" if it has all.
 func lacksOutputs(m *backup.Manifest) string {
 	if m.Outputs == nil || m.Outputs.Missing == 0 {
 		return ""

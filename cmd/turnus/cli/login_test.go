@@ -48,7 +48,7 @@ func TestFaultS10NoLoginInTheClear(t *testing.T) {
 	}
 }
 
-// loginServer gives a token to whoever logs in at the provider that info names.
+// loginServer names the provider of info, and gives each person who logs in there a token.
 func loginServer(t *testing.T, info *api.LoginInfo) string {
 	t.Helper()
 	return answers(t, func(r *http.Request) any {
