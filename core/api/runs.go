@@ -21,8 +21,8 @@ const (
 	Finished  Phase = "finished"
 )
 
-// Over reports whether a run in the phase starts no further hosts. Those that run may still do so:
-// see Run.Complete.
+// Over reports whether a run in the phase starts no further hosts. Hosts that it has started may
+// still run: see Run.Complete.
 func (p Phase) Over() bool { return p == Stopped || p == Cancelled || p == Finished }
 
 // Run is one launch of a playbook.

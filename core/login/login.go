@@ -169,8 +169,9 @@ func (p *Provider) bound(nonce, salt, asked string) error {
 	return nil
 }
 
-// keysAway begins go-oidc's error if the provider's keys cannot be fetched. The error wraps
-// nothing; behind another beginning the text may be the token's.
+// keysAway begins go-oidc's error if the provider's keys cannot be fetched. go-oidc gives
+// the text alone, no error to compare with. Only its beginning counts: the rest may be text of the
+// token.
 const keysAway = "failed to verify signature: fetching keys "
 
 // Verify returns the person of an ID token, which must have the nonce of this server and the salt.

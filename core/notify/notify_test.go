@@ -503,7 +503,8 @@ func TestNewsThatCannotBeKept(t *testing.T) {
 	until(t, "the second", func() bool { return len(r.notices()) > 0 })
 }
 
-// As many old notifications as there are go one poll after another: they can be made as fast.
+// Each poll removes old notifications until none is left: a channel may make more than 500 in ten
+// minutes.
 func TestOldNotificationsAreForgottenWithoutAPause(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ledger.db")

@@ -77,7 +77,6 @@ var formPages = []string{"/windows", "/windows/night", "/schedules", "/schedules
 // hostile texts wherever others choose one.
 func corpusAnswers() map[string]any {
 	at := time.Date(2026, 12, 7, 2, 0, 0, 0, time.UTC)
-	items := func(v any) map[string]any { return map[string]any{"items": v} }
 	work := []api.WindowWork{{Playbook: hostile, Hosts: 12, Need: 1500}}
 	open := []api.Occurrence{{Open: at, Close: at.Add(time.Hour), OpenLocal: hostile, CloseLocal: hostile, Notes: []string{hostile}}}
 	set := api.WindowSet{Name: hostile, Timezone: hostile, Reason: hostile, Hosts: 12, Next: open, Work: work, Approval: hostile, ApprovedBy: hostile, Hash: hostile}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// hostRuns bounds the active runs in which a host is looked up, the newest first.
+// hostRuns bounds the open runs in which a host is looked up, active ones first.
 const hostRuns = 20
 
 // hostView is a host, what happens there, and what was done on it.
@@ -23,7 +22,7 @@ type hostView struct {
 	Next    string
 
 	Now         []hostTask
-	LeftOut     bool   // there are more active runs than hostRuns
+	LeftOut     bool   // there are more open runs than hostRuns
 	NowUnseen   string // why Now is not shown
 	Locks       []api.Lock
 	LocksUnseen string // why Locks is not shown
@@ -55,7 +54,7 @@ func (view *hostView) configs(ctx context.Context, v visit, sent url.Values) {
 	view.From, view.To, view.Diff = diff.From, diff.To, &diff
 }
 
-// hostTask is the part of an active run that a host has.
+// hostTask is the job of a host in a run that is not complete.
 type hostTask struct {
 	Run api.Run
 	Job api.Job
@@ -68,7 +67,6 @@ func (view *hostView) now(ctx context.Context, v visit) error {
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(runs, func(a, b api.Run) int { return b.Created.Compare(a.Created) })
 	view.LeftOut = len(runs) > hostRuns
 	for _, run := range runs[:min(len(runs), hostRuns)] {
 		jobs, err := v.client.Jobs(ctx, run.ID, client.JobFilter{Host: view.Host.Name, State: "open"}, client.Page{Limit: 1})

@@ -13,7 +13,6 @@ import (
 // them.
 func TestHostComparesConfigurations(t *testing.T) {
 	at := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC)
-	items := func(v any) map[string]any { return map[string]any{"items": v} }
 	index := 0 // of a job in a run of another tenant
 	const newer, older = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 	o := &operations{tenant: "acme", roles: []string{"operator"}, answers: map[string]any{
@@ -43,7 +42,6 @@ func TestHostComparesConfigurations(t *testing.T) {
 // that fails leaves the rest.
 func TestHostShowsWhatGoesOn(t *testing.T) {
 	opens := time.Date(2026, 12, 5, 21, 0, 0, 0, time.UTC)
-	items := func(v any) map[string]any { return map[string]any{"items": v} }
 	o := &operations{tenant: "acme", roles: []string{"viewer"}, answers: map[string]any{
 		"GET /v1/hosts/web1":             api.Host{Name: "web1", WindowSet: "night"},
 		"GET /v1/hosts/web1/history":     items([]api.Job{}),
@@ -65,12 +63,12 @@ func TestHostShowsWhatGoesOn(t *testing.T) {
 	o.set("GET /v1/hosts/web1/locks", items([]api.Lock{}))
 	o.set("GET /v1/runs", items([]api.Run{}))
 	_, text = v.get("/hosts/web1")
-	has(t, "an idle host", text, "No active run works on this host", "No job holds this host")
+	has(t, "an idle host", text, "No open run works on this host", "No job holds this host")
 	for _, path := range []string{"GET /v1/runs", "GET /v1/windows/night", "GET /v1/hosts/web1/locks"} {
 		o.set(path, api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
 	}
 	status, text := v.get("/hosts/web1")
-	if has(t, "panels that fail", text, "Active runs cannot be shown: the ledger is away", "cannot be shown: the ledger is away", "Locks cannot be shown: the ledger is away", "No run has touched this host yet"); status != http.StatusOK {
+	if has(t, "panels that fail", text, "Open runs cannot be shown: the ledger is away", "cannot be shown: the ledger is away", "Locks cannot be shown: the ledger is away", "No run has touched this host yet"); status != http.StatusOK {
 		t.Errorf("%d", status)
 	}
 }
@@ -78,7 +76,6 @@ func TestHostShowsWhatGoesOn(t *testing.T) {
 // The history of a host leads to its log in each run: the log is there also for a run of another
 // tenant, whose own page is not.
 func TestHistoryLeadsToTheLog(t *testing.T) {
-	items := func(v any) map[string]any { return map[string]any{"items": v} }
 	job := api.Job{Run: "theirs", Index: 4, Host: "web1", Playbook: "patch", Outcome: core.Changed}
 	o := &operations{tenant: "acme", roles: []string{"viewer"}, answers: map[string]any{
 		"GET /v1/hosts/web1": api.Host{Name: "web1"}, "GET /v1/hosts/web1/history": items([]api.Job{job}),

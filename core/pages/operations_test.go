@@ -19,6 +19,9 @@ type operation struct {
 	body                     map[string]any
 }
 
+// items is a list as the API answers it.
+func items(v any) map[string]any { return map[string]any{"items": v} }
+
 // runTag is the ETag of all answers of operations.
 const runTag = `"7"`
 

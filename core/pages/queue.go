@@ -83,8 +83,9 @@ func readQueue(ctx context.Context, v visit, _ url.Values) (any, error) {
 	return view, nil
 }
 
-// openRuns lists the runs of some phases that are not complete: of each phase the newest first, of
-// its recentRuns newest ones. A run that changes its phase meanwhile is there once.
+// openRuns lists the runs of some phases that are not complete, phase after phase, the newest
+// first. It reads the recentRuns newest of each phase. A run that changes its phase then is listed
+// once.
 func openRuns(ctx context.Context, c *client.Client, f client.RunFilter, phases ...api.Phase) ([]api.Run, error) {
 	var all []api.Run
 	known := map[string]bool{}

@@ -325,3 +325,17 @@ func TestLabALostStreamStaysOnThePage(t *testing.T) {
 		t.Errorf("the page says %q", got)
 	}
 }
+
+// Neither does a part that removes what had the focus.
+func TestLabALostStreamStaysOnThePageWithoutTheFocus(t *testing.T) {
+	got := inPage[string](partsPage(t), t, `new Promise((done) => {
+	const now = document.getElementById("now");
+	document.querySelector("#run-r1 a").focus();
+	new MutationObserver(() => done((document.activeElement === now) + ": " + line.textContent)).observe(now, { subtree: true, childList: true, characterData: true });
+	parts('<tr id="run-r1" data-part><td>1 failed</td></tr>');
+	source.onerror();
+})`)
+	if !strings.HasPrefix(got, "true: Reconnecting.") {
+		t.Errorf("the page has the focus and says %q", got)
+	}
+}

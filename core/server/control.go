@@ -252,7 +252,7 @@ func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run
 		l.Run.MaxInFlight = *c.MaxInFlight
 	}
 	has := launchedWith(l)
-	if has != had { // run.amend, which the ledger writes, does not have it
+	if has != had { // the ledger's entry run.amend has no shares
 		if err := s.noteShares(ctx, by, before, had, has); err != nil {
 			return nil, err
 		}
@@ -264,7 +264,7 @@ func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run
 	return shown, err
 }
 
-// noteShares is note of a run's shares of the workers.
+// noteShares writes a change of a run's shares of the workers to the audit log.
 func (s *Server) noteShares(ctx context.Context, by caller, run ledger.Run, had, has shares) error {
 	return s.note(ctx, by, ledger.Entry{Tenant: run.Tenant, Action: "run.reweight", Kind: "run", Subject: run.ID, Before: asJSON(had), After: asJSON(has)})
 }

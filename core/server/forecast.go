@@ -61,7 +61,7 @@ func (e *estimates) of(run *ledger.Run, estimateRun func(*estimate) error) (*est
 	return e.locked(run, estimateRun)
 }
 
-// locked is of, of a caller that has mu.
+// locked does what of does, for a caller that holds mu.
 func (e *estimates) locked(run *ledger.Run, estimateRun func(*estimate) error) (*estimate, error) {
 	if made := e.kept[run.ID]; made != nil && made.version == run.Version {
 		age := time.Since(made.at)

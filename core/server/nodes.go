@@ -107,7 +107,10 @@ func (s *Server) order(ctx context.Context, by caller, action, name, reason stri
 	}
 	after := before
 	change(&after)
-	after.By, after.At, after.Reason = by.name, time.Now().UTC(), reason
+	after.At = time.Now().UTC()
+	if !before.Draining || !after.Draining { // otherwise its author is kept
+		after.By, after.Reason = by.name, reason
+	}
 	if err := s.note(ctx, by, ledger.Entry{Action: action, Kind: "worker", Subject: name, Before: asJSON(before), After: asJSON(after)}); err != nil {
 		return nil, err
 	}

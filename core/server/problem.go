@@ -54,8 +54,8 @@ func (s *Server) problem(r route, err error) error {
 	return huma.NewError(http.StatusInternalServerError, faultText)
 }
 
-// orStops returns why the server ended a request, if it did: a client may ask again. An error whose
-// effect is unknown stays.
+// orStops returns the cause if the server ended the request, so that a client may repeat it; else
+// err. It keeps an error whose effect is unknown.
 func orStops(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if errors.Is(err, context.Canceled) && errors.Is(cause, core.ErrUnavailable) && !errors.Is(err, core.ErrUnknown) {

@@ -36,7 +36,7 @@ func refuseFrom(asked api.Retry, isCommand bool) error {
 // resumption is where the hosts of a retry continue.
 type resumption struct {
 	resumes map[string]snapshot.Resume
-	cannot  []api.Restarted // these begin with the first step
+	cannot  map[string]string // why a host begins with the first step
 }
 
 // resumption reads where the hosts of a retry continue in today's playbook.
@@ -46,7 +46,7 @@ func (s *Server) resumption(ctx context.Context, by caller, run *ledger.Run, bef
 		index[j.Host] = i
 	}
 	same := bytes.Equal(before.Playbook.Work(), now.Work())
-	boots, at := s.boots(by.scope), resumption{resumes: make(map[string]snapshot.Resume, len(hosts))}
+	boots, at := s.boots(by.scope), resumption{resumes: make(map[string]snapshot.Resume, len(hosts)), cannot: map[string]string{}}
 	for some := range slices.Chunk(hosts, pastTogether) {
 		pasts, err := s.pastsOf(ctx, run, some, index, boots)
 		if err != nil {
@@ -59,7 +59,7 @@ func (s *Server) resumption(ctx context.Context, by caller, run *ledger.Run, bef
 				resume, why = launch.ResumeOf(now, pasts[i], time.Now())
 			}
 			if why != nil {
-				at.cannot = append(at.cannot, api.Restarted{Host: h.Name, Reason: why.Error()})
+				at.cannot[h.Name] = why.Error()
 				continue
 			}
 			at.resumes[h.Name] = resume
@@ -77,21 +77,26 @@ func (r *resumption) kept() map[string]int {
 	return kept
 }
 
-// apply makes the hosts of a retry continue where they can. run is the earlier run.
-func (r *resumption) apply(run string, again retry) error {
+// apply makes the hosts of a retry continue where they can. run is the earlier run. A host that
+// cannot continue is an error, unless such hosts restart; hosts that the launch leaves out do not
+// count.
+func (r *resumption) apply(run string, again retry, restart bool) error {
+	var cannot []api.Restarted
 	for _, h := range again.launch.Hosts {
 		if _, resumed := r.resumes[h.Name]; resumed {
 			again.differs.Resumed++
+		} else if why, is := r.cannot[h.Name]; is {
+			cannot = append(cannot, api.Restarted{Host: h.Name, Reason: why})
 		}
 	}
-	for _, n := range again.launch.NoWindow {
-		r.cannot = slices.DeleteFunc(r.cannot, func(c api.Restarted) bool { return c.Host == n.Host })
+	if len(cannot) > 0 && !restart {
+		return fmt.Errorf("retry run %s: %w", run, cannotContinue(len(again.launch.Hosts), cannot))
 	}
-	again.differs.Restarted = r.cannot[:min(len(r.cannot), maxRestarted)]
+	again.differs.Restarted = cannot[:min(len(cannot), maxRestarted)]
 	return again.launch.SetResume(run, r.resumes)
 }
 
-func cannotGoOn(hosts int, cannot []api.Restarted) error {
+func cannotContinue(hosts int, cannot []api.Restarted) error {
 	var shown []string
 	for _, c := range cannot[:min(len(cannot), 3)] {
 		shown = append(shown, c.Host+": "+c.Reason)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,27 +117,47 @@ func TestRetryFromTheFailedStep(t *testing.T) {
 	}
 }
 
-// A retry from the failed step asks for no window of a step that it does not call. Control: one
-// from the first step does.
-func TestRetryFromTheFailedStepWaitsForItsOwnWindows(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
+// failedWithoutWindows is a run of acme-1 and acme-2 that failed at the second step. Since then the
+// first step, which waits for a window, has none. change is made to the record of acme-1.
+func failedWithoutWindows(t *testing.T, change func(*core.Result)) (b *bed, run api.Run) {
+	t.Helper()
+	b = newBed(t)
 	project := twoSteps()
 	replace(project, "name: first, ", "name: first, window: service, needs: 1m, ")
 	const sets = "windows/sets.yaml"
 	const night = `allow: [{id: night, rrule: FREQ=DAILY, from: "22:00", to: "+1d 04:00"}]` // of acme first
 	project[sets] = strings.Replace(project[sets], night, strings.Replace(night, "22:00", "05:00", 1), 1)
 	b.apply(project)
-	run := want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", SkipNoWindow: true}), http.StatusCreated)
-	b.failSecond(run, func(*core.Result) {})
+	run = want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", SkipNoWindow: true}), http.StatusCreated)
+	b.failSecond(run, change)
 	project[sets] = strings.Replace(project[sets], strings.Replace(night, "22:00", "05:00", 1), "allow: []", 1)
 	b.apply(project)
+	return b, run
+}
+
+// A retry from the failed step asks for no window of a step that it does not call. Control: one
+// from the first step does.
+func TestRetryFromTheFailedStepWaitsForItsOwnWindows(t *testing.T) {
+	t.Parallel()
+	b, run := failedWithoutWindows(t, func(*core.Result) {})
 	if a := b.ask(b.token("acme", Operator), "POST", "/v1/runs/"+run.ID+"/retry", api.Retry{}); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, "no window fits 2 of 2 hosts") {
 		t.Errorf("from the first step: %d %s", a.status, a.body)
 	}
 	again := want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs/"+run.ID+"/retry", api.Retry{From: api.FromFailedStep}), http.StatusCreated)
 	if again.Total != 2 || again.Retried.Resumed != 2 {
 		t.Errorf("%+v", again)
+	}
+}
+
+// A host that cannot continue does not refuse a retry that leaves it out, because no window fits
+// its first step.
+func TestRetryFromTheFailedStepLeavesOutHostsWithoutAWindow(t *testing.T) {
+	t.Parallel()
+	b, run := failedWithoutWindows(t, func(r *core.Result) { r.Outcome = core.Lost })
+	asked := api.Retry{From: api.FromFailedStep, SkipNoWindow: true}
+	again := want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs/"+run.ID+"/retry", asked), http.StatusCreated)
+	if r := again.Retried; again.Total != 1 || r.Resumed != 1 || len(r.Restarted) > 0 || !slices.Equal(r.LeftOut, []string{"acme-1"}) {
+		t.Errorf("%d hosts, %+v", again.Total, r)
 	}
 }
 

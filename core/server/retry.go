@@ -128,9 +128,6 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 			as.Kept = func(now *playbooks.Playbook, hosts []core.Host) (map[string]int, error) {
 				var err error
 				at, err = s.resumption(ctx, by, &run, before, material.Jobs, now, hosts)
-				if err == nil && len(at.cannot) > 0 && asked.Else != api.ElseRestart {
-					err = cannotGoOn(len(hosts), at.cannot)
-				}
 				return at.kept(), err
 			}
 		}
@@ -152,7 +149,7 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 		return retry{}, err
 	}
 	if asked.From != "" {
-		err = at.apply(run.ID, again)
+		err = at.apply(run.ID, again, asked.Else == api.ElseRestart)
 	}
 	return again, err
 }

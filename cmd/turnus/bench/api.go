@@ -218,10 +218,8 @@ func (s *benchAPIProcess) oneHost(ctx context.Context, f apiBench, runs int, req
 		if all = now - before; time.Since(begin) > f.during+10*time.Minute {
 			return row, 0, fmt.Errorf("%d of %d runs are finished after %v", all, made, time.Since(begin).Round(time.Second))
 		}
-		select {
-		case <-ctx.Done():
-			return row, 0, context.Cause(ctx)
-		case <-time.After(10 * time.Millisecond):
+		if err := core.Sleep(ctx, 10*time.Millisecond); err != nil {
+			return row, 0, err
 		}
 	}
 	return row, float64(made) / time.Since(begin).Seconds(), nil

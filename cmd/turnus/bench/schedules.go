@@ -193,10 +193,8 @@ func (n *startsNode) all(ctx context.Context, runs int) error {
 		if now >= runs {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d runs started: %w", now, runs, context.Cause(ctx))
-		case <-time.After(10 * time.Millisecond):
+		if err := core.Sleep(ctx, 10*time.Millisecond); err != nil {
+			return fmt.Errorf("%d of %d runs started: %w", now, runs, err)
 		}
 	}
 }

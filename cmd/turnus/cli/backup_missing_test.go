@@ -51,7 +51,7 @@ func TestBackupReportsMissingOutputs(t *testing.T) {
 		code      int
 		want, not string
 	}{
-		{of("output", "b"), console.ExitInvalid, "there is no folder of large outputs", "sound"},
+		{of("output", "b"), console.ExitInvalid, "cannot read the folder of large outputs", "sound"},
 		{of("outputs", "b"), console.ExitOK, "2 large outputs", "could not be copied"},
 		{[]string{"admin", "backup", "verify", at("b")}, console.ExitOK, "sound", "lacks"},
 		{nil, 0, "", ""}, // an output is lost

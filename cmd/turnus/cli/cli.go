@@ -183,7 +183,7 @@ func needs(c *cobra.Command, names ...string) {
 // narrows refuses flags that restrict what a command does if they are given without a value. The
 // unset variable of a shell means neither all, nor now, nor without an end.
 func narrows(flags *pflag.FlagSet) error {
-	for name := range strings.FieldsSeq("limit select tags skip-tags host handler at from to until since rule hash change targets outcome expires tenant stop-after start-within key") {
+	for name := range strings.FieldsSeq("limit select tags skip-tags host handler at from to until since rule hash change targets outcome expires tenant run stop-after start-within key") {
 		if f := flags.Lookup(name); f != nil && f.Changed && strings.Trim(f.Value.String(), "[] ") == "" {
 			return console.Invalid("--%s is empty\nhint: give a value, or leave out --%[1]s", name)
 		}

@@ -211,6 +211,14 @@ verify a backup.`,
 	return c
 }
 
+// lacksOutputs describes the missing outputs of a backup; "" if it has all.
+func lacksOutputs(m *backup.Manifest) string {
+	if m.Outputs == nil || m.Outputs.Missing == 0 {
+		return ""
+	}
+	return "lacks " + console.Plural(int(m.Outputs.Missing), "large output") + " that could not be found when it was made"
+}
+
 func (a *app) verified(v *backup.Verified) error {
 	m := v.Manifest
 	if a.Output == "json" {
@@ -234,8 +242,8 @@ func (a *app) verified(v *backup.Verified) error {
 			if len(m.Keys) > 0 {
 				text += "; it takes the key ring with " + console.Printable(keysText(m.Keys)) + " to read it"
 			}
-			if m.Outputs != nil && m.Outputs.Missing > 0 {
-				text += "; it lacks " + console.Plural(int(m.Outputs.Missing), "large output") + " that could not be found when it was made"
+			if lacks := lacksOutputs(m); lacks != "" {
+				text += "; it " + lacks
 			}
 			_, _ = fmt.Fprintln(a.Out, text)
 		}
@@ -300,8 +308,8 @@ func (a *app) restore(ctx context.Context, f *service.StoreFlags, where, id stri
 	}
 	_, _ = fmt.Fprintf(a.Out, "restored backup %s of %s: %s, in %s\n", m.ID, console.LocalTime(m.Created), console.Plural(int(m.Rows("runs")), "run"), time.Since(began).Round(10*time.Millisecond))
 	a.Message("start the service: it fills its queue from the ledger. Changes since the backup are lost: check runs that come back paused, and tokens that were revoked since")
-	if o.Objects != nil && m.Outputs != nil && m.Outputs.Missing > 0 {
-		a.Message("the backup lacks " + console.Plural(int(m.Outputs.Missing), "large output") + " that could not be found when it was made")
+	if lacks := lacksOutputs(m); lacks != "" && o.Objects != nil {
+		a.Message("the backup " + lacks)
 	}
 	if len(m.Keys) > 0 {
 		a.Message("its data is encrypted: give the service the key ring with " + console.Printable(keysText(m.Keys)) + " (--keyring), else it does not start")

@@ -87,7 +87,10 @@ func (f *configsFlags) query(host string) (configs.Query, error) {
 
 // checkHost refuses a host of which nothing was kept; "" is all hosts.
 func checkHost(ctx context.Context, r *configs.Repo, host string) error {
-	if kept, err := r.History(ctx, configs.Query{Host: host, Limit: 1}); err != nil || host == "" || len(kept) > 0 {
+	if host == "" {
+		return nil
+	}
+	if kept, err := r.History(ctx, configs.Query{Host: host, Limit: 1}); err != nil || len(kept) > 0 {
 		return err
 	}
 	tip, err := r.Resolve(ctx, "")

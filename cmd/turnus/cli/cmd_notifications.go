@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/notify/policy"
@@ -147,10 +148,8 @@ the service, and TENANT:NAME for one of a tenant. The exit code is 2 when it was
 				return err
 			}
 			for end := time.Now().Add(testPatience); n.State == api.NotificationWaiting && n.Reason == "" && time.Now().Before(end); {
-				select {
-				case <-ctx.Done():
+				if core.Sleep(ctx, testPoll) != nil {
 					return ctx.Err()
-				case <-time.After(testPoll):
 				}
 				if n, err = c.Notification(ctx, n.ID); err != nil {
 					return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -76,13 +77,10 @@ func (a *app) playbooksShowCmd() *cobra.Command {
 
 // showPlaybook writes its source, byte by byte where stdout is no terminal.
 func (a *app) showPlaybook(b *api.Playbook) error {
-	text, to := b.Source, a.Out.Raw()
-	if a.Out.OnTerminal() {
-		text, to = console.PrintableLines(text), a.Out
+	if !a.Out.OnTerminal() {
+		_, err := a.Out.Raw().Write([]byte(b.Source))
+		return err
 	}
-	if !strings.HasSuffix(text, "\n") {
-		text += "\n"
-	}
-	_, err := to.Write([]byte(text))
+	_, err := fmt.Fprintln(a.Out, strings.TrimSuffix(console.PrintableLines(b.Source), "\n"))
 	return err
 }

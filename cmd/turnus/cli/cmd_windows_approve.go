@@ -134,8 +134,8 @@ an approver; turnus runs approve is for runs.`,
 	return c
 }
 
-// wholeDay is the end of a last day, which counts whole, as in files. The midnight that ends it is
-// resolved itself: the one before may not exist. Any other time is at.
+// wholeDay returns the end of the day that text names, as in files. It resolves the midnight after
+// that day: the one before may not exist. If text has a time, it returns at.
 func wholeDay(text string, at time.Time, zone *time.Location) time.Time {
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
 		at, _ = civil.Resolve(day.AddDate(0, 0, 1), zone)

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -18,16 +16,14 @@ func TestDiffOfARejectedRevision(t *testing.T) {
 	at := time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)
 	none := api.RejectedChanges{Files: []api.FileChange{}, Changes: []api.Change{}}
 	shown := none
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
+	server := answers(t, func(r *http.Request) any {
 		if r.URL.Path != "/v1/definitions/rejected" {
-			w.WriteHeader(http.StatusNotFound)
+			return nil
 		}
-		_ = json.NewEncoder(w).Encode(shown)
-	}))
-	defer server.Close()
+		return shown
+	})
 	t.Setenv("TURNUS_TOKEN", "t")
-	args := []string{"project", "diff", "--rejected", "--server", server.URL}
+	args := []string{"project", "diff", "--rejected", "--server", server}
 	turnus(t, console.ExitOK, append(args, "--exit-code")...)
 	if out, said := turnus(t, console.ExitOK, args...); out != "" || !strings.Contains(said, "the server rejects no revision") {
 		t.Errorf("%s%s", out, said)

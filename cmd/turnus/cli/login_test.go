@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,29 +48,32 @@ func TestFaultS10NoLoginInTheClear(t *testing.T) {
 	}
 }
 
+// loginServer names the provider of info, and gives each person who logs in there a token.
+func loginServer(t *testing.T, info *api.LoginInfo) string {
+	t.Helper()
+	return answers(t, func(r *http.Request) any {
+		if r.Method == http.MethodPost {
+			return api.Token{ID: "1", Secret: "s"}
+		}
+		return info
+	})
+}
+
 // A context keeps where its first login was, and as which client. A server that names another one,
 // or another client of the same provider, gets no login: nothing is asked of that one.
 func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
 	p, evil := servers.StartOIDC(t), servers.StartOIDC(t)
 	info := api.LoginInfo{Issuer: p.Issuer, ClientID: servers.OIDCClient, Scopes: []string{"openid"}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.Method == http.MethodPost {
-			_ = json.NewEncoder(w).Encode(api.Token{ID: "1", Secret: "s"})
-			return
-		}
-		_ = json.NewEncoder(w).Encode(info)
-	}))
-	defer server.Close()
+	server := loginServer(t, &info)
 	t.Setenv("TURNUS_CONFIG", filepath.Join(t.TempDir(), "contexts.yaml"))
-	turnus(t, console.ExitOK, "login", "--server", server.URL, "--as", "prod")
+	turnus(t, console.ExitOK, "login", "--server", server, "--as", "prod")
 	turnus(t, console.ExitOK, "login", "--context", "prod") // the control: the same again
 	for name, other := range map[string]api.LoginInfo{
 		"issuer": {Issuer: evil.Issuer, ClientID: servers.OIDCClient}, "client": {Issuer: p.Issuer, ClientID: "other"},
 	} {
 		info = other
 		asked := p.Asked("/device")
-		for _, args := range [][]string{{"login", "--context", "prod"}, {"login", "--server", server.URL, "--as", "new"}} {
+		for _, args := range [][]string{{"login", "--context", "prod"}, {"login", "--server", server, "--as", "new"}} {
 			_, stderr := turnus(t, console.ExitInvalid, args...)
 			for _, says := range []string{p.Issuer, servers.OIDCClient, other.Issuer, other.ClientID, "turnus context rm prod"} {
 				if !strings.Contains(stderr, says) {
@@ -85,17 +87,15 @@ func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
 	}
 }
 
-// A logout empties the context whose server and token it used, and no other one.
+// A logout removes the session from the context whose server and token it used, and from no other.
 func TestLogoutForgetsTheSessionThatItEnded(t *testing.T) {
 	var ended atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := answers(t, func(*http.Request) any {
 		ended.Add(1)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte("{}"))
-	}))
-	defer server.Close()
+		return struct{}{}
+	})
 	contexts := filepath.Join(t.TempDir(), "contexts.yaml")
-	text := "current: prod\ncontexts:\n  prod: {server: \"" + server.URL + "\", token: prod-session, login: true}\n"
+	text := "current: prod\ncontexts:\n  prod: {server: \"" + server + "\", token: prod-session, login: true}\n"
 	if err := os.WriteFile(contexts, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +106,8 @@ func TestLogoutForgetsTheSessionThatItEnded(t *testing.T) {
 		args          []string
 		kept          bool
 	}{
-		{server: server.URL + "/", token: "other-session", kept: true}, {token: "other-session", kept: true},
-		{args: []string{"--token-file", other}, kept: true}, {args: []string{"--server", server.URL, "--token-file", other}, kept: true},
+		{server: server + "/", token: "other-session", kept: true}, {token: "other-session", kept: true},
+		{args: []string{"--token-file", other}, kept: true}, {args: []string{"--server", server, "--token-file", other}, kept: true},
 		{}, // the control
 	} {
 		t.Setenv("TURNUS_SERVER", tc.server)
@@ -126,20 +126,12 @@ func TestLogoutForgetsTheSessionThatItEnded(t *testing.T) {
 // A context is used in other folders than the login that wrote it.
 func TestLoginKeepsAbsolutePaths(t *testing.T) {
 	p, dir := servers.StartOIDC(t), t.TempDir()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.Method == http.MethodPost {
-			_ = json.NewEncoder(w).Encode(api.Token{ID: "1", Secret: "s"})
-			return
-		}
-		_ = json.NewEncoder(w).Encode(api.LoginInfo{Issuer: p.Issuer, ClientID: servers.OIDCClient, Scopes: []string{"openid"}})
-	}))
-	defer server.Close()
+	server := loginServer(t, &api.LoginInfo{Issuer: p.Issuer, ClientID: servers.OIDCClient, Scopes: []string{"openid"}})
 	ca := servers.CommonCA(t)
 	files := []string{"--ca-file", ca.CA(t, dir)}
 	pair := ca.Sign(t, dir, "client")
 	files = append(files, "--cert-file", pair.Cert, "--key-file", pair.Key)
-	args := []string{"login", "--server", server.URL, "--as", "prod"}
+	args := []string{"login", "--server", server, "--as", "prod"}
 	for i := 0; i < len(files); i += 2 {
 		args = append(args, files[i], filepath.Base(files[i+1]))
 	}

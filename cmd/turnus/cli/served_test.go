@@ -14,14 +14,25 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
+// answers serves what answer returns, as JSON; nil is not found. It returns the URL.
+func answers(t *testing.T, answer func(*http.Request) any) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		shown := answer(r)
+		if shown == nil {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_ = json.NewEncoder(w).Encode(shown)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
 // The document of a comparison with a server has the warnings of NEW, as that of two folders. They
 // are not printed twice for people.
 func TestDiffAgainstAServerHasWarnings(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte("{}"))
-	}))
-	defer server.Close()
+	server := answers(t, func(*http.Request) any { return struct{}{} })
 	t.Setenv("TURNUS_TOKEN", "t")
 	dir := filepath.Join(t.TempDir(), "p")
 	turnus(t, console.ExitOK, "init", dir, "--host", "one.example")
@@ -29,7 +40,7 @@ func TestDiffAgainstAServerHasWarnings(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "playbooks", "none.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"project", "diff", dir, "--server", server.URL}
+	args := []string{"project", "diff", dir, "--server", server}
 	out, said := turnus(t, console.ExitOK, append(args, "-o", "json")...)
 	var doc struct {
 		Warnings []struct {
@@ -46,35 +57,33 @@ func TestDiffAgainstAServerHasWarnings(t *testing.T) {
 
 // A file gets the playbook byte by byte.
 func TestPlaybookIsPrintedAsItIs(t *testing.T) {
-	source := "playbook: ntp\r\n# \x1b[31m\ttab\r\ntargets: true\r\n"
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(api.Playbook{Name: "ntp", Source: source})
-	}))
-	defer server.Close()
+	source := "playbook: ntp\r\n# \x1b[31m\ttab\r\ntargets: true"
+	server := answers(t, func(*http.Request) any { return api.Playbook{Name: "ntp", Source: source} })
 	t.Setenv("TURNUS_TOKEN", "t")
-	if out, _ := turnus(t, console.ExitOK, "project", "playbooks", "show", "ntp", "--server", server.URL); out != source {
+	if out, _ := turnus(t, console.ExitOK, "project", "playbooks", "show", "ntp", "--server", server); out != source {
 		t.Errorf("got %q, expected %q", out, source)
+	}
+}
+
+// The unset variable of a shell does not stand for each run.
+func TestAnEmptyRunIsRefused(t *testing.T) {
+	for _, line := range []string{"hosts config diff fw1", "hosts config ls", "hosts handlers ls", "admin notifications ls"} {
+		_, said := turnus(t, console.ExitInvalid, append(strings.Fields(line), "--run", "")...)
+		if !strings.Contains(said, "--run is empty") {
+			t.Errorf("%s: %s", line, said)
+		}
 	}
 }
 
 // A shell completes by what a server has: hosts, groups and tags that narrow a launch, and hosts of
 // which a command shows something.
 func TestServerCompletes(t *testing.T) {
-	answers := map[string]any{
+	known := map[string]any{
 		"/v1/hosts":         map[string]any{"items": []api.Host{{Name: "web1", Customer: "acme", Groups: []string{"web"}}, {Name: "db1", Site: "fra"}}},
 		"/v1/playbooks/ntp": api.Playbook{Name: "ntp", Source: "playbook: ntp\nsteps:\n  - {uses: command, tags: [quick, slow], with: {run: a}}\n"},
 		"/v1/handlers":      map[string]any{"items": []api.PendingHandler{{Playbook: "nginx", Host: "web1"}, {Playbook: "nginx", Host: "web2"}}},
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		answer, known := answers[r.URL.Path]
-		if !known {
-			w.WriteHeader(http.StatusNotFound)
-		}
-		_ = json.NewEncoder(w).Encode(answer)
-	}))
-	defer server.Close()
+	server := answers(t, func(r *http.Request) any { return known[r.URL.Path] })
 	t.Setenv("TURNUS_TOKEN", "t")
 	for line, want := range map[string][]string{
 		"submit ntp --limit we":                      {"web", "web1"},
@@ -89,9 +98,9 @@ func TestServerCompletes(t *testing.T) {
 	} {
 		words := strings.Fields(line)
 		last := len(words) - 1
-		args := append(append([]string{"__complete"}, words[:last]...), "--server", server.URL)
+		args := append(append([]string{"__complete"}, words[:last]...), "--server", server)
 		if strings.HasPrefix(words[last-1], "--") { // the value of a flag is behind it
-			args = append(append([]string{"__complete"}, words[:last-1]...), "--server", server.URL, words[last-1])
+			args = append(append([]string{"__complete"}, words[:last-1]...), "--server", server, words[last-1])
 		}
 		out, said := turnus(t, console.ExitOK, append(args, words[last])...)
 		lines := strings.Split(strings.TrimSpace(out), "\n")

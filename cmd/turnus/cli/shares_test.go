@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -13,16 +11,14 @@ import (
 
 func TestShares(t *testing.T) {
 	shown := api.ShareHistory{LeftOut: 1, Partial: true, Tenants: []api.TenantHours{{Tenant: "acme", Weight: 3, Hosts: 12, Used: 90, Fair: 7200, Hours: make([]api.HourShare, 24)}}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
+	server := answers(t, func(r *http.Request) any {
 		if r.URL.Path != "/v1/shares/history" {
-			w.WriteHeader(http.StatusNotFound)
+			return nil
 		}
-		_ = json.NewEncoder(w).Encode(shown)
-	}))
-	defer server.Close()
+		return shown
+	})
 	t.Setenv("TURNUS_TOKEN", "t")
-	args := []string{"admin", "shares", "--server", server.URL}
+	args := []string{"admin", "shares", "--server", server}
 	out, said := turnus(t, console.ExitOK, args...)
 	if got := strings.Join(strings.Fields(out), " "); got != "TENANT WEIGHT HOST TASKS WORKER TIME FAIR SHARE acme 3 12 1.5 min 2.0 h 1 further tenant left out" || !strings.Contains(said, "only the newest runs") {
 		t.Errorf("%s%s", out, said)

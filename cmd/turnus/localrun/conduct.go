@@ -259,7 +259,7 @@ func (c *Conductor) cancel(ctx context.Context, p *Part, why error) error {
 			return nil
 		case <-ticker.C:
 		}
-		left := c.left(ctx, p, why)
+		left := c.left(ctx, p)
 		if left > 0 && left == before {
 			c.con.Message(fmt.Sprintf("%s: always of a group did not run on %s, because the worker of this run was stopped: finish there by hand", p.Launch.Playbook.Name, console.Plural(left, "host")))
 			return nil
@@ -269,9 +269,14 @@ func (c *Conductor) cancel(ctx context.Context, p *Part, why error) error {
 }
 
 // left returns how many hosts of a cancelled run wait for always of a group, once no worker is left
-// to run it. While the queue ends other hosts, it falls.
-func (c *Conductor) left(ctx context.Context, p *Part, why error) int {
-	if c.shared || !errors.Is(why, errStoppedNow) {
+// to run it. The number falls while the queue still ends other hosts.
+func (c *Conductor) left(ctx context.Context, p *Part) int {
+	select {
+	case <-c.Now: // the worker is stopped
+	default:
+		return 0
+	}
+	if c.shared {
 		return 0
 	}
 	s, err := c.Q.Status(ctx, p.Launch.Run.ID)

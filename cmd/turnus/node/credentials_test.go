@@ -267,8 +267,12 @@ func TestOwnInventorySaysWhatToLogInWith(t *testing.T) {
 // A credential that could not be used is tried again, also if none of its files has changed.
 func TestCredentialIsTriedAgain(t *testing.T) {
 	passphrase := filepath.Join(t.TempDir(), "passphrase")
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
 	//nolint:staticcheck // the old format: its public key is encrypted too
-	block, err := x509.EncryptPEMBlock(rand.Reader, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(newRSAKey(t)), []byte("open sesame"), x509.PEMCipherAES256)
+	block, err := x509.EncryptPEMBlock(rand.Reader, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(private), []byte("open sesame"), x509.PEMCipherAES256)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,15 +296,6 @@ func TestCredentialIsTriedAgain(t *testing.T) {
 			t.Errorf("got %v, %v", cred, err)
 		}
 	})
-}
-
-func newRSAKey(t *testing.T) *rsa.PrivateKey {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
 }
 
 // A node's own files may lie among those that playbooks send; what its flags and its credentials

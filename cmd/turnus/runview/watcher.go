@@ -59,10 +59,8 @@ func WatchSoon(ctx context.Context, con *console.Console, c *client.Client, id s
 		if !errors.Is(err, core.ErrNotFound) || time.Now().After(end) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(acceptedEvery):
+		if err := core.Sleep(ctx, acceptedEvery); err != nil {
+			return err
 		}
 	}
 }
@@ -130,7 +128,7 @@ func (w *watcher) finished(job string, r api.Result) {
 
 // over reports whether nothing of a run happens any more.
 func over(run api.Run) bool {
-	if !run.Ended.IsZero() {
+	if run.Complete() {
 		return true
 	}
 	done := 0
@@ -164,10 +162,8 @@ func (w *watcher) untilOver(ctx context.Context, run api.Run) (api.Run, error) {
 		if n < 20 {
 			pause = pollAgain
 		}
-		select {
-		case <-ctx.Done():
-			return run, context.Cause(ctx)
-		case <-time.After(pause):
+		if err := core.Sleep(ctx, pause); err != nil {
+			return run, err
 		}
 		next, err := w.c.Run(ctx, w.id)
 		switch {
@@ -271,7 +267,7 @@ func (w *watcher) finish(ctx context.Context, run api.Run) error {
 		Exit: exitOfRun(run), Started: run.Created, Run: run.ID, Playbook: run.Playbook, Check: run.Check, Phase: string(run.Phase), Reason: run.Reason, Total: run.Total, Outcomes: run.Outcomes,
 		Took: core.InSeconds(run.Ended.Sub(run.Created)), Results: ResultsOf(jobs), Handlers: run.Handlers,
 	}
-	if run.Ended.IsZero() {
+	if !run.Complete() {
 		r.Took = core.InSeconds(time.Since(run.Created))
 	}
 	switch {

@@ -64,7 +64,7 @@ func TestACMEOverdue(t *testing.T) {
 	}
 }
 
-func TestACMENamesAreSmall(t *testing.T) {
+func TestACMENamesAreLowerCase(t *testing.T) {
 	f := acmeFlags{names: []string{"Turnus.Example.net"}, directory: "https://ca.example.net"}
 	if err := f.check(""); err != nil || f.names[0] != "turnus.example.net" {
 		t.Errorf("%v, %v", f.names, err)

@@ -75,7 +75,8 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	return err
 }
 
-// errStops ends requests under way. Clients ask again where that is as asking once.
+// errStops is the cause with which requests under way end. Clients repeat idempotent requests after
+// it.
 var errStops = fmt.Errorf("the server stops, ask again: %w", core.ErrUnavailable)
 
 // requests returns the context of requests. It ends with stop, and errStops is its cause.

@@ -42,8 +42,8 @@ func (f *StoreFlags) LedgerURL() string {
 	return "sqlite:" + filepath.Join(f.Data, "ledger.db")
 }
 
-// Objects opens where large outputs are; nil where there are none: the folder that nobody named is
-// not there. A named folder has to be there, unless make is set.
+// Objects opens the folder or bucket of large outputs; nil if no flag names one and the default
+// folder does not exist. A named folder must exist, unless make is set.
 func (f *StoreFlags) Objects(ctx context.Context, make bool) (*blob.Bucket, error) {
 	where := cmp.Or(f.outputs, filepath.Join(f.Data, "outputs"))
 	if !make && !strings.Contains(where, "://") {
@@ -53,7 +53,7 @@ func (f *StoreFlags) Objects(ctx context.Context, make bool) (*blob.Bucket, erro
 		case f.outputs == "" && errors.Is(err, fs.ErrNotExist):
 			return nil, nil //nolint:nilnil // no large output was ever written
 		default:
-			return nil, console.Invalid("there is no folder of large outputs: %v\nhint: check --outputs, and that it is mounted", err)
+			return nil, console.Invalid("cannot read the folder of large outputs: %v\nhint: check --outputs and --data, and that it is mounted", err)
 		}
 	}
 	return ledger.OpenBucket(ctx, where)

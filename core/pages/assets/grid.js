@@ -52,8 +52,8 @@ export class Grid {
     if (!this.before.isConnected) this.place();
   }
 
-  // ask returns the grid as the server has it; null where it refuses it, as after a logout, and
-  // undefined where it may answer later.
+  // ask returns the grid of the server; null if the server refuses it, as after a logout; undefined
+  // if a later request may succeed.
   async ask() {
     try {
       const response = await fetch(this.view.dataset.src, { headers: { Accept: "application/json" } });

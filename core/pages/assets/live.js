@@ -22,6 +22,7 @@ export class Live {
     this.waiting = new Map(); // of parts: id → HTML
     document.addEventListener("focusin", (e) => { this.gone &&= e.target === root; });
     this.told = this.summary();
+    this.about = [""]; // what was said last of the connection
     this.stream = new Stream(status.dataset.view, status.dataset.seen ?? "", {
       page: (html) => this.page(html),
       parts: (html) => this.parts(html),
@@ -30,6 +31,7 @@ export class Live {
   }
 
   say(text, link) {
+    this.about = [text, link];
     const words = text || (this.gone ? "The form that you were in is gone, because its run went on." : "");
     fill(this.status, words, link);
     this.status.className = words ? "stale" : "";
@@ -84,7 +86,7 @@ export class Live {
     if (within && !this.root.contains(document.activeElement)) {
       this.gone = true;
       this.root.focus({ preventScroll: true });
-      this.say(""); // not for each part: parts come later than a line about the connection
+      this.say(...this.about); // parts may come later than a line about the connection
     }
     this.announce();
   }
