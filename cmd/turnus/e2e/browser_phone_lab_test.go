@@ -15,7 +15,7 @@ import (
 
 // A phone shows a run of 3000 hosts and 20 steps: the grid scrolls to both ends in a bounded number
 // of rows, keeps the names in view, filters, and leads to a host. Nothing is wider than the phone.
-// On a wide screen, the map of the fleet fits too.
+// On a wide screen, the map of the fleet also fits.
 func TestLabBrowserHas3000HostsOnAPhone(t *testing.T) {
 	t.Parallel()
 	const hosts, steps = 3000, 20
