@@ -246,7 +246,7 @@ func workText(work []api.WindowWork, open, closes time.Time) string {
 		text := one.Playbook + " on " + plural(one.Hosts, "host")
 		switch {
 		case one.Need <= 0:
-			text += ", how long each takes is not known"
+			text += ", which the server refuses to launch: a step has no needs"
 		case one.Rescue:
 			text += ", each needs " + lasting(one.Need.Duration()) + ", rollback included (if it fails, undone by " + by + ")"
 		default:

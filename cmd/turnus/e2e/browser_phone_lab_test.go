@@ -15,6 +15,7 @@ import (
 
 // A phone shows a run of 3000 hosts and 20 steps: the grid scrolls to both ends in a bounded number
 // of rows, keeps the names in view, filters, and leads to a host. Nothing is wider than the phone.
+// On a wide screen, the map of the fleet also fits.
 func TestLabBrowserHas3000HostsOnAPhone(t *testing.T) {
 	t.Parallel()
 	const hosts, steps = 3000, 20
@@ -61,6 +62,11 @@ func TestLabBrowserHas3000HostsOnAPhone(t *testing.T) {
 		b.wait(`location.pathname.includes("/hosts/") && document.getElementById("steps") !== null`)
 		b.sees(host)
 		b.fits("a host of the run")
+		b.screen(1280, theme)
+		b.open("/fleet")
+		b.wait(fmt.Sprintf(`document.querySelectorAll(".blocks rect").length >= %d`, hosts))
+		b.fits("the fleet of 3000 hosts")
+		b.keep("fleet-3000-1280-" + theme)
 		b.calm()
 	}
 }
