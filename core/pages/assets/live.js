@@ -32,7 +32,7 @@ export class Live {
 
   say(text, link) {
     this.about = [text, link];
-    const words = text || (this.gone ? "The form that you were in is gone, because its run went on." : "");
+    const words = text || (this.gone ? "The form that you were in is gone: its action does not apply now." : "");
     fill(this.status, words, link);
     this.status.className = words ? "stale" : "";
   }
