@@ -140,7 +140,7 @@ pictures: build deps ## record docs/pictures/run.svg from turnus demo, and pages
 	$(SHIPPED) $(GO) -C .tools/pictures run . -out $(CURDIR)/docs/pictures/run.svg $(CURDIR)/bin/turnus demo
 	@mkdir -p dist/shots
 	SHOTS=$(CURDIR)/dist/shots $(SHIPPED) $(GO) test -vet=off -tags labs -count=1 -run '^TestLabBrowser(ShowsEveryPage|Has3000HostsOnAPhone)$$' ./cmd/turnus/e2e
-	@cd docs/pictures && for p in overview=_ run=_runs_waits windows=_windows calendar=_calendar fleet=fleet-3000; do install -m 644 "$(CURDIR)/dist/shots/$${p#*=}-1280-light.png" "page-$${p%%=*}.png"; done
+	@cd docs/pictures && for p in overview=_-1280-light run=_runs_waits-1280-light windows=_windows-1280-light calendar=_calendar-1280-light-top fleet=fleet-3000-1280-light-top; do install -m 644 "$(CURDIR)/dist/shots/$${p#*=}.png" "page-$${p%%=*}.png"; done
 
 readme: build ## run the commands that README shows
 	@.ci/readme

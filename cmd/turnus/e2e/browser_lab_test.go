@@ -220,16 +220,25 @@ document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySele
 	}
 }
 
-// keep writes a picture of the whole page to the folder SHOTS, if there is one: a person checks it.
+// keep writes pictures of the whole page and of its top to the folder SHOTS, if there is one: a
+// person checks them.
 func (b *browser) keep(name string) {
 	b.t.Helper()
 	folder := os.Getenv("SHOTS")
 	if folder == "" {
 		return
 	}
-	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	name = strings.NewReplacer("/", "_", "?", "_").Replace(name)
+	whole, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	b.write(folder, name, whole, err)
+	top, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	b.write(folder, name+"-top", top, err)
+}
+
+func (b *browser) write(folder, name string, picture []byte, err error) {
+	b.t.Helper()
 	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, strings.NewReplacer("/", "_", "?", "_").Replace(name)+".png"), picture, 0o600)
+		err = os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o600)
 	}
 	if err != nil {
 		b.t.Fatalf("%s: picture: %v", name, err)
