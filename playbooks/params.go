@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -24,6 +25,11 @@ type Params struct {
 // UsesSecrets reports whether JSON contains values of secrets. Call JSON right before its result is
 // needed, and do not keep the result.
 func (p Params) UsesSecrets() bool { return p.secrets }
+
+// mayBeTrue reports whether a param is true, or has a value that only a run shows.
+func (p Params) mayBeTrue(name string) bool {
+	return p.root == nil || slices.ContainsFunc(p.root.fields, func(f named) bool { return f.name == name && f.literal != false })
+}
 
 // JSON evaluates every ${{ }}, checks the result against the job type's schema
 // where that is known, and returns the params as JSON. A string that is one ${{ }}

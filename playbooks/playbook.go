@@ -42,6 +42,9 @@ type Type struct {
 	Disruptive bool
 	OnLost     string
 	Plugin     string // name and version of the plugin that declares it; "" is not known
+
+	Reverts       bool     // undoes its own failure
+	RevertsUnless []string // names of params; with a true one it does not
 }
 
 // Options guide Load and Parse.
@@ -177,6 +180,13 @@ func (s Step) Disrupts(jobType func(uses string) bool) bool {
 		return true
 	}
 	return jobType(s.Uses)
+}
+
+// Reverts reports whether the job type undoes a failure of the step, as far as the playbook shows.
+// Of a step with foreach, the items before the failed one stay as they are.
+func (s Step) Reverts(types func(name string) (Type, bool)) bool {
+	t, known := types(s.Uses)
+	return known && t.Reverts && s.Foreach.Absent() && !slices.ContainsFunc(t.RevertsUnless, s.With.mayBeTrue)
 }
 
 // NoWindow is the window of a step that may run at any time.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,23 @@ func builtins() []sdk.Def {
 		user.Def(), group.Def(), line.Def(), block.Def(), authorizedkey.Def(), cron.Def(),
 		sysctl.Def(), git.Def(), unarchive.Def(), copytree.Def(), mount.Def(), assert.Def(), hostname.Def(),
 		dnssec.Def(), firmware.StageDef(), firmware.UpgradeDef(),
+	}
+}
+
+// Those who approve windows read which job types undo their own failure.
+func TestBuiltinsThatUndoTheirFailure(t *testing.T) {
+	key, _ := servers.NewSSHKey(t)
+	var all []string
+	for _, p := range supervised(t, key).Plugins() {
+		for _, one := range p.Manifest.Types {
+			if one.Reverts {
+				all = append(all, fmt.Sprint(one.Name, one.RevertsUnless))
+			}
+		}
+	}
+	slices.Sort(all)
+	if !slices.Equal(all, []string{"firewall.push[]", "firmware.upgrade[irreversible]"}) {
+		t.Errorf("%q", all)
 	}
 }
 

@@ -35,7 +35,7 @@ type WindowWork struct {
 	Playbook string       `json:"playbook"`
 	Hosts    int          `json:"hosts" doc:"that it selects, and that wait for the set"`
 	Need     core.Seconds `json:"need_seconds,omitempty" doc:"time that must be left in the window of a host, rollback included; absent where it is not known"`
-	Rescue   bool         `json:"rescue" doc:"each of its steps that wait for the set is in a group with a rescue, which runs when the step fails"`
+	Rescue   bool         `json:"rescue" doc:"each of its steps that wait for the set is in a group with a rescue, which runs when the step fails; also if the first to wait has a job type that undoes its own failure"`
 }
 
 // WindowApproval is how a window set, or a rule of it, that needs an approval stands.

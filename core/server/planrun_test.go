@@ -1,12 +1,15 @@
 package server
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/playbooks"
 )
 
 // gatedTree is tree with a disruptive playbook of acme that waits for the windows of its hosts. Two
@@ -129,6 +132,52 @@ steps:
 	b.apply(shared)
 	if all := want[struct{ Items []api.WindowApproval }](t, b.ask(b.token("acme", Viewer), "GET", "/v1/approvals", nil), http.StatusOK).Items; len(all) != 1 || all[0].Decides {
 		t.Errorf("a set that serves hosts of two tenants: %+v", all)
+	}
+}
+
+// A job type that undoes its own failure needs no rescue. Controls: it undoes no earlier step, no
+// earlier item, and nothing with the param that excludes it; another type undoes nothing.
+func TestWorkThatUndoesItsFailure(t *testing.T) {
+	t.Parallel()
+	types := map[string]playbooks.Type{
+		"command": {Disruptive: true}, "firewall.push": {Disruptive: true, Reverts: true},
+		"firmware.upgrade": {Disruptive: true, Reverts: true, RevertsUnless: []string{"irreversible"}},
+	}
+	b := newBed(t, func(c *Config) {
+		c.Types = func(name string) (playbooks.Type, bool) { found, ok := types[name]; return found, ok }
+	})
+	const push, upgrade = "uses: firewall.push, needs: 5m, with: {artifact: a.nft}", "uses: firmware.upgrade, needs: 5m, with: {artifact: {path: a}"
+	project, expected := gatedTree(), map[string]bool{}
+	for name, one := range map[string]struct {
+		undone bool
+		steps  []string
+	}{
+		"push":         {true, []string{push}},
+		"upgrade":      {true, []string{upgrade + "}"}},
+		"reversible":   {true, []string{upgrade + ", irreversible: false}"}},
+		"irreversible": {false, []string{upgrade + ", irreversible: true}"}},
+		"whichever":    {false, []string{upgrade + ", irreversible: '${{ host.name == \"a\" }}'}"}},
+		"twice":        {false, []string{push, push}},
+		"mixed":        {false, []string{push, "uses: command, needs: 5m, with: {run: reboot}"}},
+		"each":         {false, []string{push + ", foreach: '[1, 2]'"}},
+		"plain":        {false, []string{"uses: command, needs: 5m, with: {run: reboot}"}},
+	} {
+		text := "playbook: " + name + "\ntenant: acme\ntargets: host.customer == \"acme\"\nwindow: service\nsteps:\n"
+		for i, step := range one.steps {
+			text += fmt.Sprintf("  - {name: s%d, %s}\n", i, step)
+		}
+		project["playbooks/"+name+".yaml"], expected[name] = text, one.undone
+	}
+	b.apply(project)
+	a := b.ask(b.token("acme", Viewer), "GET", "/v1/windows/acme-night", nil)
+	undone := map[string]bool{}
+	for _, work := range want[api.WindowSet](t, a, http.StatusOK).Work {
+		if _, ours := expected[work.Playbook]; ours {
+			undone[work.Playbook] = work.Rescue
+		}
+	}
+	if !maps.Equal(undone, expected) {
+		t.Errorf("undone: %v, expected %v", undone, expected)
 	}
 }
 

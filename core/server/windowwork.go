@@ -40,7 +40,7 @@ func (s *Server) windowWork(by caller, defs *windows.Definitions, set *definitio
 		if !steps.Any() {
 			continue
 		}
-		for name, one := range waitsOf(steps, p, hostsBySet(by, set, p.Name), defs) {
+		for name, one := range waitsOf(steps, p, hostsBySet(by, set, p.Name), defs, s.typeOf) {
 			work[name] = append(work[name], one)
 		}
 	}
@@ -62,20 +62,21 @@ func hostsBySet(by caller, set *definitions.Set, playbook string) map[string]int
 }
 
 // waitsOf says for how many hosts the steps wait for each set, be it through a set that inherits
-// from it or requires it.
-func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int, defs *windows.Definitions) map[string]wait {
+// from it or requires it. A job type that undoes its own failure does not undo earlier steps.
+func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int, defs *windows.Definitions, types func(string) (playbooks.Type, bool)) map[string]wait {
 	out := map[string]wait{}
 	for own, n := range hosts {
 		h := core.Host{WindowSet: own}
 		served := map[string]bool{}
-		for i := steps.First(0); i < steps.Len(); i = steps.First(i + 1) {
+		first := steps.First(0)
+		for i := first; i < steps.Len(); i = steps.First(i + 1) {
 			used, _ := steps.Set(i, h)
 			if defs.Sets[used] == nil {
 				continue
 			}
 			for _, name := range defs.Serves(used) {
 				one, known := out[name]
-				one.Rescue = (one.Rescue || !known) && p.Rescued(i)
+				one.Rescue = (one.Rescue || !known) && (p.Rescued(i) || i == first && p.Calls()[i].Reverts(types))
 				if served[name] {
 					out[name] = one
 					continue

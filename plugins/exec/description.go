@@ -42,6 +42,8 @@ type jobType struct {
 	Disruptive   bool             `yaml:"disruptive"`
 	OnLost       string           `yaml:"on_lost"`
 	StateVersion int              `yaml:"state_version"`
+	Reverts      bool             `yaml:"reverts"`
+	Unless       []string         `yaml:"reverts_unless"`
 	Params       map[string]field `yaml:"params"`
 	Outputs      map[string]field `yaml:"outputs"`
 	Examples     []example        `yaml:"examples"`
@@ -214,6 +216,7 @@ func (t jobType) def(dir string, concurrency int) (sdk.Def, error) {
 	out := sdk.Type{
 		Name: t.Type, Summary: t.Summary, Description: t.Description, Check: t.Check, Idempotent: t.Idempotent,
 		Disruptive: t.Disruptive, OnLost: t.OnLost, StateVersion: t.StateVersion,
+		Reverts: t.Reverts, RevertsUnless: t.Unless,
 	}
 	var err error
 	if out.Params, err = schema(t.Params); err != nil {

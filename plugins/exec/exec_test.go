@@ -205,6 +205,16 @@ echo '{"event":"failed","reason":"the last word"}'`).Run(sdk.With{}, plugintest.
 	}
 }
 
+func TestDescriptionOfATypeThatReverts(t *testing.T) {
+	all, err := defs(folder(t, "plugin: lab\nversion: 1.0.0\ntypes: [{type: lab.run, run: run.sh, reverts: true, reverts_unless: [force], params: {force: {type: boolean}}}]\n", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := sdk.Describe(all...); !m.Types[0].Reverts || len(m.Types[0].RevertsUnless) != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
 func TestWrongDescriptions(t *testing.T) {
 	const head = "plugin: lab\nversion: 1.0.0\ntypes:\n"
 	for yaml, want := range map[string]string{

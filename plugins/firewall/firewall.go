@@ -131,6 +131,7 @@ func Def(reach ...netip.Prefix) sdk.Def {
 		sdk.OnLost("retry"),
 		sdk.Check(),
 		sdk.Disruptive(),
+		sdk.Reverts(),
 		sdk.StateVersion(1, nil),
 		sdk.Outputs[Outputs](),
 		sdk.Example("A table, kept over reboots", sdk.With{

@@ -220,6 +220,7 @@ func UpgradeDef(reach ...netip.Prefix) sdk.Def {
 		sdk.OnLost("retry"),
 		sdk.Check(),
 		sdk.Disruptive(),
+		sdk.Reverts("irreversible"),
 		sdk.StateVersion(1, nil),
 		sdk.Outputs[Outputs](),
 		sdk.Example("A RAUC bundle", sdk.With{"artifact": exampleArtifact, "health": []string{"fwctl health"}, "soak": "5m"}),

@@ -189,6 +189,7 @@ func TestManifestValidation(t *testing.T) {
 		"not a JSON Schema":   func(m *Manifest) { m.Types[0].Params = json.RawMessage(`{"type": 7}`) },
 		"expected a JSON Sch": func(m *Manifest) { m.Types[0].Params = nil },
 		"outputs:":            func(m *Manifest) { m.Types[0].Outputs = json.RawMessage(`{"$ref":"http://example.org/x"}`) },
+		"reverts_unless":      func(m *Manifest) { m.Types[0].Reverts, m.Types[0].RevertsUnless = true, []string{"nothing"} },
 		"is not JSON":         func(m *Manifest) { m.Types[0].Examples = []Example{{Title: "t", Params: json.RawMessage("{")}} },
 	} {
 		m := labManifest()

@@ -50,7 +50,7 @@ func greet(ctx context.Context, r *sdk.Run[params, sdk.NoState]) error {
 
 func main() {
 	fmt.Println("before the handshake") // nor this
-	sdk.Serve(sdk.Plugin("greeter", "1.2.0"), sdk.Job("greet", greet, sdk.Idempotent(true)))
+	sdk.Serve(sdk.Plugin("greeter", "1.2.0"), sdk.Job("greet", greet, sdk.Idempotent(true), sdk.Reverts("name")))
 }
 `, 0o644)
 	dir := t.TempDir()
@@ -65,7 +65,7 @@ func main() {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	b := open(t, &fleet{}, config(func(c *Config) { c.Dirs = []string{dir} })) // no manifest.json: it is asked
-	if kept, err := readManifest(filepath.Join(folder, "manifest.json")); err != nil || kept.Name != "greeter" {
+	if kept, err := readManifest(filepath.Join(folder, "manifest.json")); err != nil || kept.Name != "greeter" || !kept.Types[0].Reverts || len(kept.Types[0].RevertsUnless) != 1 {
 		t.Errorf("kept manifest: %+v, %v", kept, err)
 	}
 	c := call("echo", labParams{})

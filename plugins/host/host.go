@@ -84,6 +84,9 @@ type Type struct {
 	StateVersion int             `json:"state_version,omitempty"`
 	Examples     []Example       `json:"examples,omitempty"`
 	Plugin       string          `json:"-"` // name and version of the plugin that declares it, as Supervisor.Type has it
+
+	Reverts       bool     `json:"reverts,omitempty"`        // undoes its own failure
+	RevertsUnless []string `json:"reverts_unless,omitempty"` // names of params; with a true one it does not
 }
 
 // Example is a valid with: of a type.

@@ -93,6 +93,16 @@ func (t Type) problems() []error {
 			errs = append(errs, fmt.Errorf("outputs: %w", err))
 		}
 	}
+	var known struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if err := json.Unmarshal(t.Params, &known); err == nil {
+		for _, name := range t.RevertsUnless {
+			if _, ok := known.Properties[name]; !ok || !t.Reverts {
+				errs = append(errs, fmt.Errorf("reverts_unless %q: expected a param of a type that reverts", name))
+			}
+		}
+	}
 	for _, e := range t.Examples {
 		if !json.Valid(e.Params) {
 			errs = append(errs, fmt.Errorf("example %q is not JSON", e.Title))
@@ -140,7 +150,7 @@ func manifestFromWire(w *wire.Manifest) Manifest {
 			Name: t.GetName(), Summary: t.GetSummary(), Description: t.GetDescription(),
 			Params: t.GetParamsSchema(), Outputs: t.GetOutputsSchema(),
 			Check: t.GetCheck(), Idempotent: t.GetIdempotent(), Disruptive: t.GetDisruptive(),
-			OnLost: t.GetOnLost(), StateVersion: int(t.GetStateVersion()),
+			OnLost: t.GetOnLost(), StateVersion: int(t.GetStateVersion()), Reverts: t.GetReverts(), RevertsUnless: t.GetRevertsUnless(),
 		}
 		for _, e := range t.GetExamples() {
 			out.Examples = append(out.Examples, Example{Title: e.GetTitle(), Params: e.GetParams(), Secrets: e.GetSecrets()})

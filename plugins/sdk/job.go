@@ -112,6 +112,13 @@ func Check() Option { return func(t *jobType) { t.Check = true } }
 // groups limit when it may run.
 func Disruptive() Option { return func(t *jobType) { t.Disruptive = true } }
 
+// Reverts declares that the type undoes its own failure: unless its change is proven good, it
+// leaves the host as it was, or ends the step as lost. It needs no rescue for that, and the time is
+// within the step's needs. With a param of unless that is true, the type does not.
+func Reverts(unless ...string) Option {
+	return func(t *jobType) { t.Reverts, t.RevertsUnless = true, unless }
+}
+
 // OnLost declares what happens to a job whose worker died within this type: "retry" or "hold".
 func OnLost(what string) Option {
 	if what != "retry" && what != "hold" {

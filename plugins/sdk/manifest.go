@@ -31,6 +31,9 @@ type Type struct {
 	OnLost       string             `json:"on_lost"` // retry | hold
 	StateVersion int                `json:"state_version,omitempty"`
 	Examples     []DescribedExample `json:"examples,omitempty"`
+
+	Reverts       bool     `json:"reverts,omitempty"`        // see [Reverts]
+	RevertsUnless []string `json:"reverts_unless,omitempty"` // names of params; with a true one it does not
 }
 
 // DescribedExample is a valid with: of a type.
@@ -84,7 +87,7 @@ func (m Manifest) wire() *wire.Manifest {
 			Name: t.Name, Summary: t.Summary, Description: t.Description,
 			ParamsSchema: t.Params, OutputsSchema: t.Outputs,
 			Check: t.Check, Idempotent: t.Idempotent, Disruptive: t.Disruptive,
-			OnLost: t.OnLost, StateVersion: uint32(t.StateVersion),
+			OnLost: t.OnLost, StateVersion: uint32(t.StateVersion), Reverts: t.Reverts, RevertsUnless: t.RevertsUnless,
 		}
 		for _, e := range t.Examples {
 			w.Examples = append(w.Examples, &wire.Example{Title: e.Title, Params: e.Params, Secrets: e.Secrets})

@@ -150,7 +150,7 @@ func flood(n int) sdk.With {
 func TestManifest(t *testing.T) {
 	m := sdk.Describe(sdk.Plugin("wide", "1.2.3"), wideDef(new(wide)),
 		sdk.Job("test.more", func(context.Context, *sdk.Run[struct{}, phase]) error { return nil },
-			sdk.Idempotent(true), sdk.Check(), sdk.Disruptive(), sdk.Concurrency(4), sdk.Outputs[item](),
+			sdk.Idempotent(true), sdk.Check(), sdk.Disruptive(), sdk.Reverts("force"), sdk.Concurrency(4), sdk.Outputs[item](),
 			sdk.Summary("s"), sdk.Description("d"), sdk.Example("e", sdk.With{})))
 	if m.Name != "wide" || m.Version != "1.2.3" || m.Protocol != 1 || m.Concurrency != 4 || len(m.Types) != 2 {
 		t.Errorf("got %+v", m)
@@ -159,7 +159,7 @@ func TestManifest(t *testing.T) {
 	if first.OnLost != "hold" || first.Idempotent || first.StateVersion != 0 {
 		t.Errorf("defaults: %+v", first)
 	}
-	if more.OnLost != "retry" || !more.Check || !more.Disruptive || more.StateVersion != 1 || len(more.Examples) != 1 || more.Outputs == nil {
+	if more.OnLost != "retry" || !more.Check || !more.Disruptive || !more.Reverts || len(more.RevertsUnless) != 1 || more.StateVersion != 1 || len(more.Examples) != 1 || more.Outputs == nil {
 		t.Errorf("options: %+v", more)
 	}
 	var schema struct {

@@ -115,7 +115,15 @@ func WriteJobType(w io.Writer, t host.Type) error {
 	if d := strings.TrimSpace(t.Description); d != "" {
 		fmt.Fprintf(w, "%s\n\n", d)
 	}
-	fmt.Fprintf(w, "Check mode: %s. Idempotent: %s. Disruptive: %s. When its worker dies: %s.\n\n", YesNo(t.Check), YesNo(t.Idempotent), YesNo(t.Disruptive), t.OnLost)
+	fmt.Fprintf(w, "Check mode: %s. Idempotent: %s. Disruptive: %s. When its worker dies: %s.", YesNo(t.Check), YesNo(t.Idempotent), YesNo(t.Disruptive), t.OnLost)
+	if t.Reverts {
+		fmt.Fprint(w, "\nIt undoes its own failure")
+		for i, name := range t.RevertsUnless {
+			fmt.Fprintf(w, "%s `%s`", []string{", except with", " or"}[min(i, 1)], name)
+		}
+		fmt.Fprint(w, ".")
+	}
+	fmt.Fprint(w, "\n\n")
 	if err := writeFields(w, "param", t.Params); err != nil {
 		return fmt.Errorf("params of %s: %w", t.Name, err)
 	}

@@ -115,7 +115,7 @@ func PlaybookOptions(sup *host.Supervisor, vars map[string]any) playbooks.Option
 
 func playbookType(t host.Type) playbooks.Type {
 	return playbooks.Type{Name: t.Name, Params: t.Params, Outputs: t.Outputs, Check: t.Check,
-		Idempotent: t.Idempotent, Disruptive: t.Disruptive, OnLost: t.OnLost, Plugin: t.Plugin}
+		Idempotent: t.Idempotent, Disruptive: t.Disruptive, OnLost: t.OnLost, Reverts: t.Reverts, RevertsUnless: t.RevertsUnless, Plugin: t.Plugin}
 }
 
 // JobTypes returns the job types that a supervisor knows.

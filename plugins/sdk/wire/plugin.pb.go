@@ -352,6 +352,8 @@ type JobType struct {
 	OnLost        string                 `protobuf:"bytes,9,opt,name=on_lost,json=onLost,proto3" json:"on_lost,omitempty"`                      // retry | hold
 	StateVersion  uint32                 `protobuf:"varint,10,opt,name=state_version,json=stateVersion,proto3" json:"state_version,omitempty"`
 	Examples      []*Example             `protobuf:"bytes,11,rep,name=examples,proto3" json:"examples,omitempty"`
+	Reverts       bool                   `protobuf:"varint,12,opt,name=reverts,proto3" json:"reverts,omitempty"`                                 // undoes its own failure: the host is as it was, or the step ends lost
+	RevertsUnless []string               `protobuf:"bytes,13,rep,name=reverts_unless,json=revertsUnless,proto3" json:"reverts_unless,omitempty"` // names of params; with a true one it does not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -459,6 +461,20 @@ func (x *JobType) GetStateVersion() uint32 {
 func (x *JobType) GetExamples() []*Example {
 	if x != nil {
 		return x.Examples
+	}
+	return nil
+}
+
+func (x *JobType) GetReverts() bool {
+	if x != nil {
+		return x.Reverts
+	}
+	return false
+}
+
+func (x *JobType) GetRevertsUnless() []string {
+	if x != nil {
+		return x.RevertsUnless
 	}
 	return nil
 }
@@ -4041,7 +4057,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\bprotocol\x18\x03 \x01(\rR\bprotocol\x12/\n" +
 	"\x05types\x18\x04 \x03(\v2\x19.turnus.plugin.v1.JobTypeR\x05types\x12 \n" +
 	"\vconcurrency\x18\x05 \x01(\rR\vconcurrency\x12\x18\n" +
-	"\anetwork\x18\x06 \x01(\bR\anetwork\"\xf0\x02\n" +
+	"\anetwork\x18\x06 \x01(\bR\anetwork\"\xb1\x03\n" +
 	"\aJobType\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12 \n" +
@@ -4058,7 +4074,9 @@ const file_plugin_proto_rawDesc = "" +
 	"\aon_lost\x18\t \x01(\tR\x06onLost\x12#\n" +
 	"\rstate_version\x18\n" +
 	" \x01(\rR\fstateVersion\x125\n" +
-	"\bexamples\x18\v \x03(\v2\x19.turnus.plugin.v1.ExampleR\bexamples\"Q\n" +
+	"\bexamples\x18\v \x03(\v2\x19.turnus.plugin.v1.ExampleR\bexamples\x12\x18\n" +
+	"\areverts\x18\f \x01(\bR\areverts\x12%\n" +
+	"\x0ereverts_unless\x18\r \x03(\tR\rrevertsUnless\"Q\n" +
 	"\aExample\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x16\n" +
 	"\x06params\x18\x02 \x01(\fR\x06params\x12\x18\n" +
