@@ -63,8 +63,8 @@ const elsewhereProven = "command script http fetch facts assert wait reboot conf
 // Every everyday job type over a real OpenSSH, as the worker calls it. Check mode changes nothing
 // and has the outcome of the run. A second run is unchanged, in one round trip. A login with sudo
 // gets the same state in as many round trips. On a full disk the step fails, and with room a retry
-// finishes it, as it does after its worker was killed before a call of the host, during one, or
-// after the last. Control: a job type without a row fails the test.
+// finishes it, as it does after its worker was killed before a call of the host, 20 ms after one
+// began, or after the last. Control: a job type without a row fails the test.
 func TestLabEverydayJobTypes(t *testing.T) {
 	t.Parallel()
 	for _, pkg := range []string{"git", "sudo", "dpkg-scanpackages"} {
@@ -198,7 +198,7 @@ func (l *everydayLab) prove(t *testing.T, s everyday) {
 }
 
 // killed kills the worker before the call, before each of its calls of the host and after the last,
-// and while the host works for each.
+// and again 20 ms after each call began, if the worker still works then.
 func (l *everydayLab) killed(t *testing.T, s everyday, want string, state func() string) {
 	t.Helper()
 	raw, err := json.Marshal(s.with)

@@ -76,7 +76,7 @@ func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 			return nil, fmt.Errorf("copy outputs: %w", err)
 		}
 	case named.n > 0:
-		return nil, fmt.Errorf("large outputs that the ledger names: %d; no place of them is named or there: %w\nhint: --outputs names their folder or bucket; --no-outputs copies the ledger alone", named.n, core.ErrInvalid)
+		return nil, fmt.Errorf("large outputs that the ledger names: %d; their folder or bucket is not named or does not exist: %w\nhint: --outputs names their folder or bucket; --no-outputs copies the ledger alone", named.n, core.ErrInvalid)
 	}
 	return m, writeManifest(ctx, p, m)
 }

@@ -59,7 +59,7 @@ func (c *Catalog) RejectedChanges(ctx context.Context) (*RejectedChanges, error)
 	}
 	out.Files, out.FilesLeftOut = definitions.DiffFiles(before, files)
 	sources := c.knows()
-	if !st.rejectsCommit() && st.Rejected != nil { // as read has it: another server accepted it
+	if !st.rejectsCommit() && st.Rejected != nil { // another server accepted it, with sources of its own
 		sources = append(sources, definitions.KnownSource{})
 	}
 	if set, err := files.Mended(ctx, now.own, definitions.Options{Playbooks: c.cfg.Playbooks, Sources: sources}); err == nil {

@@ -132,6 +132,9 @@ func lines(text string) []string {
 	return slices.DeleteFunc(all, func(line string) bool { return strings.TrimSpace(line) == "" })
 }
 
+// longestAddress bounds the query of a run's page: a server refuses long headers.
+const longestAddress = 4096
+
 // realLaunch has the values of a dry run's form for a launch that changes hosts.
 func realLaunch(sent []input) string {
 	q := url.Values{}

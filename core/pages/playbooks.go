@@ -144,8 +144,8 @@ func (p *Pages) launch(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 	default:
 		to := "/runs/" + url.PathEscape(run.ID)
-		if n.Check {
-			to += "?" + url.Values{"launch": {realLaunch(inputs(view.Playbook, sent))}}.Encode()
+		if query := (url.Values{"launch": {realLaunch(inputs(view.Playbook, sent))}}).Encode(); n.Check && len(query) <= longestAddress {
+			to += "?" + query
 		}
 		http.Redirect(w, r, to, http.StatusSeeOther)
 	}

@@ -231,6 +231,10 @@ func TestADryRunIsLaunchedForReal(t *testing.T) {
 	if want := "/runs/r1?launch=" + url.QueryEscape("limit=web%2A&param.release=12%263"); at != want {
 		t.Errorf("a dry run leads to %s, expected %s", at, want)
 	}
+	form.Set("skip_tags", strings.Repeat("later,", 1000))
+	if _, at, _ := v.post("/playbooks/shop/launch", form); at != "/runs/r1" {
+		t.Errorf("values that a server refuses in an address lead to %.60s…", at)
+	}
 	const link = `<a href="/playbooks/shop?limit=web%2A&amp;param.release=12%263&amp;plan=1">Preview the launch with these values</a>`
 	has(t, "a dry run", text, link)
 	_, text = v.get("/runs/r1?launch=" + url.QueryEscape("limit=web*&param.release=12%263&plan=2&check=1&hash=x&typed=9&//evil.example.net=1&%zz"))

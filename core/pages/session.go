@@ -42,8 +42,8 @@ func (w who) Label() string {
 	return w.Name + " of " + w.Tenant
 }
 
-// Mark names the person for pages, which are of nobody else: a browser may log in as another person
-// while they are open.
+// Mark identifies the person for whom a page was made: the browser may log in as another person
+// while the page is open.
 func (w who) Mark() string {
 	if w.Name == "" {
 		return ""

@@ -47,7 +47,7 @@ type livePage struct {
 // livePages lists pages by their path. Pages of runs are those of live.go.
 func livePages() map[string]*livePage {
 	return map[string]*livePage{
-		"/":          {template: "overview", title: "Overview", topics: []api.Topic{api.TopicRuns, api.TopicSchedules, api.TopicProject}, read: readOverview},
+		"/":          {template: "overview", title: "Overview", topics: []api.Topic{api.TopicRuns, api.TopicSchedules, api.TopicProject}, every: time.Minute, read: readOverview},
 		"/fleet":     {template: "fleet", title: "Fleet", topics: []api.Topic{api.TopicFleet, api.TopicProject}, read: readFleet},
 		"/runs":      {template: "runlist", title: "Runs", topics: []api.Topic{api.TopicRuns}, read: readRuns},
 		"/queue":     {template: "queue", title: "Queue and workers", topics: []api.Topic{api.TopicRuns, api.TopicQueue}, read: readQueue},
@@ -288,7 +288,7 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 		seen = strings.Split(last, ",")
 	}
 	if len(paths) == 0 || len(paths) > openStream || len(seen) > 0 && len(seen) != len(paths) || len(as) > 0 && len(as) != len(paths) {
-		p.show(w, http.StatusUnprocessableEntity, "problem", v, "Live", fmt.Sprintf("a stream has 1 to %d views, each with what was seen of it and by whom, or none", openStream))
+		p.show(w, http.StatusUnprocessableEntity, "problem", v, "Live", fmt.Sprintf("a stream has 1 to %d views, give seen and as once for each view, or leave them out", openStream))
 		return
 	}
 	ctx, stop := context.WithCancel(r.Context())

@@ -73,7 +73,7 @@ func (a *attempts) run() (core.StepResult, *leaseEnd) {
 		ctx, span := a.span()
 		out, timedOut, err := a.call(ctx)
 		if out.Held && out.Effects == host.EffectsNone {
-			a.m.state.Window = before // the same: the job type could not begin
+			a.m.state.Window = before // the job type could not begin: keep the window of before the call
 		}
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)

@@ -134,7 +134,7 @@ func (x *roll) wait(v *view, s span, missing []string, do string) error {
 	return x.waitFor(v, s, s.next(v.now, time.Duration(x.p.Poll)), missing, do)
 }
 
-// waitFor is wait, and looks again after a time, also before the span begins.
+// waitFor is wait with a given time until the next look, which may be before the span begins.
 func (x *roll) waitFor(v *view, s span, after time.Duration, missing []string, do string) error {
 	x.suspended = true
 	text := strings.Join(missing, "; ")

@@ -66,7 +66,7 @@ var located = []string{"playbooks/", "windows/", "core/yamlread/", "core/definit
 // typedCommand is a command and its subcommand, if any, as a hint names them.
 var typedCommand = regexp.MustCompile(`\bturnus [a-z][a-z-]*(?: [a-z]+\b)?`)
 
-// unknownInHint returns the commands of a hint that nobody has.
+// unknownInHint returns the commands of a hint that do not exist.
 func unknownInHint(root *cobra.Command, hint string) []string {
 	return unknownCommands(root, typedCommand.ReplaceAllString(hint, "`$0`"))
 }
@@ -86,7 +86,7 @@ func TestLanguageOfTheHints(t *testing.T) {
 		inFile := slices.ContainsFunc(located, func(room string) bool { return strings.HasPrefix(name, room) })
 		for _, h := range hints {
 			for _, unknown := range unknownInHint(root, h.Text) {
-				t.Errorf("%s:%d: hint %q names %s, which there is not", name, h.Line, h.Text, unknown)
+				t.Errorf("%s:%d: hint %q names %s, which does not exist", name, h.Line, h.Text, unknown)
 			}
 			if inFile {
 				continue

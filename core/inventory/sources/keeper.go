@@ -117,7 +117,9 @@ func (s *State) Stale(source Source, now time.Time) error {
 
 // other reports whether the generation in use answers other settings, and none of these waits: it
 // may have the hosts of another site. One that waits shows a person what changes.
-func (s *State) other(asks string) bool { return s.Asked != "" && s.Asked != asks && s.Waiting == nil }
+func (s *State) other(asks string) bool {
+	return s.Asked != "" && s.Asked != asks && (s.Waiting == nil || s.Settings != asks)
+}
 
 // asks identifies what a source is asked: with other settings an older answer says nothing.
 func (s Source) asks() string {

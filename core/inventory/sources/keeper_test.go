@@ -150,6 +150,9 @@ func TestKeeperRefusesHostsOfOtherSettings(t *testing.T) {
 	}
 	was := st.Waiting.ID
 	other()
+	if stale, ok := errors.AsType[*sources.StaleError](st.Stale(k.source, st.Good)); !ok || !stale.Other {
+		t.Error("hosts of other settings are used until the first fetch ends")
+	}
 	k.failure = errors.New("no route")
 	want("other settings while one waits", 0, "no route")
 	if _, err := k.Approve(ctx, "eva", k.source, was); !errors.Is(err, core.ErrNotFound) {

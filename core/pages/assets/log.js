@@ -83,7 +83,9 @@ export function startLog() {
 async function renew() {
   const answer = await fetch(location.href).catch(() => undefined);
   if (!answer?.ok || answer.redirected) return false;
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const text = await answer.text().catch(() => undefined);
+  if (text === undefined) return false;
+  const page = new DOMParser().parseFromString(text, "text/html");
   const now = page.getElementById("facts"), facts = document.getElementById("facts");
   if (!now) return false;
   const focused = facts.contains(document.activeElement);

@@ -77,7 +77,7 @@ export function loginAgain() {
   return { text: "Log in again", to: `/login?next=${encodeURIComponent(location.pathname + location.search)}` };
 }
 
-// another ends a page whose browser logged in as another person: its buttons would act as that one.
+// another ends a page whose browser logged in as another person: its buttons would act for the new person.
 export function another(say) {
   say("This browser is now logged in as another person. ", { text: "Load the page", to: location.pathname + location.search });
   for (const button of document.querySelectorAll("main form[method=post] button")) button.disabled = true;
