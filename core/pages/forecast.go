@@ -48,11 +48,15 @@ func (p *Pages) forecast(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 		return
 	}
-	view := forecastOf(r.Context(), v, run, writeWithin)
+	p.sendPart(w, "forecast", forecastOf(r.Context(), v, run, writeWithin))
+}
+
+// sendPart sends a part of the page of a run.
+func (p *Pages) sendPart(w http.ResponseWriter, name string, view any) {
 	var out bytes.Buffer
-	if err := p.templates["run"].ExecuteTemplate(&out, "forecast", &view); err != nil {
+	if err := p.templates["run"].ExecuteTemplate(&out, name, view); err != nil {
 		p.log.Error("a page was not made", "page", "run", "err", err)
-		http.Error(w, "the forecast cannot be shown; the server's log has the reason", http.StatusInternalServerError)
+		http.Error(w, "the "+name+" cannot be shown; the server's log has the reason", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"slices"
@@ -61,13 +60,5 @@ func (p *Pages) timeline(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 		return
 	}
-	view := timelineOf(r.Context(), v, run.ID, writeWithin)
-	var out bytes.Buffer
-	if err := p.templates["run"].ExecuteTemplate(&out, "timeline", &view); err != nil {
-		p.log.Error("a page was not made", "page", "run", "err", err)
-		http.Error(w, "the timeline cannot be shown; the server's log has the reason", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = out.WriteTo(w)
+	p.sendPart(w, "timeline", timelineOf(r.Context(), v, run.ID, writeWithin))
 }
