@@ -34,16 +34,7 @@ type Block struct {
 
 // Blocks draws the hosts of a group as squares, in as many blocks as they need.
 func (g *Group) Blocks(now time.Time) []Block {
-	var blocks []Block
-	for from := 0; from < len(g.Hosts); from += blockHosts {
-		part := g.Hosts[from:min(from+blockHosts, len(g.Hosts))]
-		s := &SVG{}
-		for i := range part {
-			s.host(&part[i], i%columns*pitch, i/columns*pitch, now)
-		}
-		blocks = append(blocks, block(s, min(len(part), columns)*pitch, (len(part)+columns-1)/columns*pitch, g.told()))
-	}
-	return blocks
+	return g.inRows(columns, blockHosts, pitch, pitch, func(s *SVG, h *Host, x, y int) { s.host(h, x, y, now) })
 }
 
 // MaxTiles is how many hosts of one group have their names beside their letters.
@@ -51,14 +42,19 @@ const MaxTiles = 600
 
 // Tiles draws the hosts of a group with their names, in as many blocks as they need.
 func (g *Group) Tiles(now time.Time) []Block {
+	return g.inRows(tileCols, tileHosts, tileWidth, tileHeight, func(s *SVG, h *Host, x, y int) { s.tile(h, x, y, now) })
+}
+
+// inRows draws each host in a place of its own, so many in a row and in a block.
+func (g *Group) inRows(row, most, width, height int, draw func(s *SVG, h *Host, x, y int)) []Block {
 	var blocks []Block
-	for from := 0; from < len(g.Hosts); from += tileHosts {
-		part := g.Hosts[from:min(from+tileHosts, len(g.Hosts))]
+	for from := 0; from < len(g.Hosts); from += most {
+		part := g.Hosts[from:min(from+most, len(g.Hosts))]
 		s := &SVG{}
 		for i := range part {
-			s.tile(&part[i], i%tileCols*tileWidth, i/tileCols*tileHeight, now)
+			draw(s, &part[i], i%row*width, i/row*height)
 		}
-		blocks = append(blocks, block(s, min(len(part), tileCols)*tileWidth, (len(part)+tileCols-1)/tileCols*tileHeight, g.told()))
+		blocks = append(blocks, block(s, min(len(part), row)*width, (len(part)+row-1)/row*height, g.told()))
 	}
 	return blocks
 }
