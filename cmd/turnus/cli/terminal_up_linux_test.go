@@ -38,12 +38,16 @@ func TestUpPrintsALoginLink(t *testing.T) {
 	s.until(t, "\n")
 	find := regexp.MustCompile(regexp.QuoteMeta(message) + `(http://127\.0\.0\.1:[0-9]+/\S+)\s`)
 	var link string
-	for found := []string(nil); link == ""; found = find.FindStringSubmatch(s.all.String()) {
-		if found != nil {
+	for link == "" {
+		if found := find.FindStringSubmatch(s.all.String()); found != nil {
 			link = found[1]
-			break
+			continue
 		}
-		s.all.WriteString(<-s.lines)
+		text, more := <-s.lines
+		if !more {
+			t.Fatalf("no link: %s", s.all.String())
+		}
+		s.all.WriteString(text)
 	}
 	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	ask := func(to string, cookies ...*http.Cookie) *http.Response {
