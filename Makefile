@@ -46,9 +46,9 @@ demo: build ## a fleet of 3000 simulated hosts, two playbooks at the same time; 
 deps: ## install the real components that tests start (apt; root or sudo)
 	@.ci/deps
 
-# One package more than there are cores: many tests wait, most of all those that are parallel. The
-# longest go first, so that none is alone at the end.
-BESIDE := -p $$(($$(nproc) + 1)) -parallel 4
+# Twice as many packages as there are cores: most tests wait most of the time. The longest go first,
+# so that none is alone at the end.
+BESIDE := -p $$((2 * $$(nproc))) -parallel 4
 FIRST := ./core/transport ./cmd/... ./plugins/... ./...
 
 # make lint vets. The tests of the SDK mostly wait, so they run beside the others.

@@ -114,7 +114,7 @@ func judge(t *testing.T, rules string, before, after samples, want map[string]ti
 	t.Helper()
 	promtool := testparts.Need(t, "promtool", "prometheus")
 	var b strings.Builder
-	fmt.Fprintf(&b, "rule_files: [%q]\nevaluation_interval: 15s\ntests:\n  - interval: 15s\n    input_series:\n", rules)
+	fmt.Fprintf(&b, "rule_files: [%q]\nevaluation_interval: 30s\ntests:\n  - interval: 30s\n    input_series:\n", rules)
 	all := joined(before, after)
 	asked := map[string]bool{} // thousands of others take promtool seconds
 	text, err := os.ReadFile(rules)
@@ -128,15 +128,15 @@ func judge(t *testing.T, rules string, before, after samples, want map[string]ti
 		if name, _, _ := strings.Cut(series, "{"); !asked[name] {
 			continue
 		}
-		first, then := "_x240", "stale _x239"
+		first, then := "_x120", "stale _x119"
 		was, known := before[series]
 		if known {
-			first = number(was) + "+0x239"
+			first = number(was) + "+0x119"
 		}
 		if is, goes := after[series]; goes {
-			then = number(is) + "+0x239"
+			then = number(is) + "+0x119"
 			if grown := is - was; known && grown > 0 && counts(series) { // what continued between the two continues
-				then = number(is) + "+" + number(grown) + "x239"
+				then = number(is) + "+" + number(grown) + "x119"
 			}
 		}
 		fmt.Fprintf(&b, "      - {series: '%s', values: '%s %s'}\n", strings.ReplaceAll(series, "'", "''"), first, then)
@@ -152,7 +152,7 @@ func judge(t *testing.T, rules string, before, after samples, want map[string]ti
 		}
 		ask(59*time.Minute, false)
 		if lasts := want[alert]; lasts > 0 {
-			ask(time.Hour+lasts-15*time.Second, false)
+			ask(time.Hour+lasts-30*time.Second, false)
 		}
 		ask(time.Hour+want[alert]+2*time.Minute, true)
 	}
