@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,12 +48,17 @@ func (d *db) close() {
 	}
 }
 
+// preparedOnce makes the bound of a query an expression. SQLite plans for the value of a bound that
+// is a parameter alone: it would prepare the statement again each time that it is executed, which
+// took a third of the processor time of a server at rest.
+func preparedOnce(query string) string { return strings.ReplaceAll(query, "LIMIT $", "LIMIT 0+$") }
+
 // prepared returns the statement of a query, and makes it when it is the first time.
 func (d *db) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
 	if s, ok := d.statements.Load(query); ok {
 		return s.(*sql.Stmt), nil
 	}
-	s, err := d.read.PrepareContext(ctx, query)
+	s, err := d.read.PrepareContext(ctx, preparedOnce(query))
 	if err != nil {
 		return nil, err
 	}
