@@ -17,12 +17,12 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// A worker is killed every second and a half, seven times, while 20 runs of 500 hosts continue.
+// A worker is killed every 800 ms, seven times, while 20 runs of 200 hosts continue.
 // Each job has exactly one recorded outcome, none is lost, and what a dead worker held runs again
 // within ten seconds. No two runs share hosts: else a job could wait for another's, whose worker
 // was killed in turn. The job type comes from a plugin folder, built in a module of its own.
 func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
-	const hosts, runs = 500, 20
+	const hosts, runs = 200, 20
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis().traced() // the job type does not reach out to its host
 	inventory := "hosts:\n"
 	for i := range hosts * runs {
@@ -41,7 +41,7 @@ func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 	run := l.run(append([]string{"--events"}, all...)...)
 	killed := map[int]time.Time{} // by process id
 	until(t, "the first jobs", func() bool { return len(executions(t, file)) > 0 })
-	tick := time.NewTicker(1500 * time.Millisecond)
+	tick := time.NewTicker(800 * time.Millisecond)
 	defer tick.Stop()
 	for i := 0; i < 7 && run.running(); i++ { // so few that no job can well meet three kills: then it is dead, by the rules
 		select {
