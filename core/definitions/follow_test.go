@@ -77,15 +77,20 @@ func (w *watch) update() Update {
 // state waits for the news that the state is this one.
 func (w *watch) state(want State) Status {
 	w.t.Helper()
+	return w.until(string(want), func(s Status) bool { return s.State == want })
+}
+
+func (w *watch) until(what string, ok func(Status) bool) Status {
+	w.t.Helper()
 	late := time.After(patience)
 	for {
 		select {
 		case s := <-w.states:
-			if s.State == want {
+			if ok(s) {
 				return s
 			}
 		case <-late:
-			w.t.Fatalf("never %s: %+v", want, w.Status())
+			w.t.Fatalf("never %s: %+v", what, w.Status())
 			return Status{}
 		}
 	}

@@ -29,7 +29,10 @@ func refused(t *testing.T, r *repo, change func(o *FollowOptions)) string {
 	w.state(Following)
 	r.git("update-ref", "refs/heads/main", tip)
 	w.Notify()
-	s := w.state(BadCommit)
+	s := w.until("judged", func(s Status) bool { return s.State == BadCommit || s.Good.Commit == tip })
+	if s.State != BadCommit {
+		t.Fatalf("the hostile commit is in use: %+v", s)
+	}
 	if s.Good.Commit != first || len(w.updates) != 0 {
 		t.Errorf("status %+v", s)
 	}

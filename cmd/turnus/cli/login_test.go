@@ -68,21 +68,19 @@ func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
 	t.Setenv("TURNUS_CONFIG", filepath.Join(t.TempDir(), "contexts.yaml"))
 	turnus(t, console.ExitOK, "login", "--server", server, "--as", "prod")
 	turnus(t, console.ExitOK, "login", "--context", "prod") // the control: the same again
-	for name, other := range map[string]api.LoginInfo{
-		"issuer": {Issuer: evil.Issuer, ClientID: servers.OIDCClient}, "client": {Issuer: p.Issuer, ClientID: "other"},
-	} {
-		info = other
+	for _, other := range []api.LoginInfo{{Issuer: evil.Issuer, ClientID: servers.OIDCClient}, {Issuer: p.Issuer, ClientID: "other"}} {
+		info.Issuer, info.ClientID = other.Issuer, other.ClientID
 		asked := p.Asked("/device")
 		for _, args := range [][]string{{"login", "--context", "prod"}, {"login", "--server", server, "--as", "new"}} {
 			_, stderr := turnus(t, console.ExitInvalid, args...)
 			for _, says := range []string{p.Issuer, servers.OIDCClient, other.Issuer, other.ClientID, "turnus context rm prod"} {
 				if !strings.Contains(stderr, says) {
-					t.Errorf("%s, %v: %q lacks %q", name, args, stderr, says)
+					t.Errorf("%+v, %v: %q lacks %q", other, args, stderr, says)
 				}
 			}
 		}
 		if p.Asked("/device") != asked || evil.Asked("/.well-known/openid-configuration") != 0 {
-			t.Errorf("%s: a login was begun", name)
+			t.Errorf("%+v: a login was begun", other)
 		}
 	}
 }

@@ -43,6 +43,7 @@ type attack struct {
 
 	needs func(level) bool // where the kernel's other means do not hold it; nil: all do
 	root  bool             // only root can do it at all
+	user  bool             // root has it already
 	limit bool             // it is about bounds
 	open  bool             // docs/security.md says that nothing bounds it
 	every bool             // tried at every level; else only at the first and the last, which lean on different means
@@ -75,6 +76,8 @@ func init() { // the table refers to functions that refer to it
 		"change its limits":             {prepare: victim, do: limitAttack},
 		"slow another process down":     {prepare: victim, do: slowAttack, every: true},
 		"map another's shared memory":   {prepare: sharedTarget, do: sharedAttack, every: true},
+		"read another's message queue":  {prepare: messageTarget, do: messageAttack, every: true},
+		"change another's semaphore":    {prepare: semaphoreTarget, do: semaphoreAttack, every: true},
 		"empty a file":                  {prepare: emptyTargets, do: emptyAttack},
 		"replace a program":             {prepare: programTarget, do: replaceAttack},
 		"plant a file for cron":         {prepare: folderTarget, do: plantAttack},
@@ -86,6 +89,8 @@ func init() { // the table refers to functions that refer to it
 		"become root in a namespace":    {do: namespaceAttack},
 		"change the kernel's settings":  {do: settingAttack, root: true, every: true},
 		"mount a file system":           {do: mountAttack, root: true, every: true},
+		"read a file of another user":   {prepare: foreignTarget, do: readAttack, root: true, every: true},
+		"run a setuid program":          {do: setuidAttack, user: true, every: true},
 		"fork without end":              {do: forkAttack, limit: true, needs: func(l level) bool { return l.User && (os.Geteuid() != 0 || l.PID && ownNumbers()) }},
 		"open files without end":        {do: filesAttack, limit: true, needs: func(level) bool { return hardLimit(unix.RLIMIT_NOFILE) > maxFiles }},
 		"leave a core":                  {do: coreAttack, limit: true, needs: func(level) bool { return hardLimit(unix.RLIMIT_CORE) > 1 }},
@@ -104,7 +109,7 @@ const (
 // succeed, or it proves nothing.
 func TestAttacks(t *testing.T) {
 	for name, a := range attacks {
-		if a.root && os.Geteuid() != 0 {
+		if a.root && os.Geteuid() != 0 || a.user && os.Geteuid() == 0 {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

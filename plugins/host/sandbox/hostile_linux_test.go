@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -103,6 +104,20 @@ func sharedAttack(targets []string) error {
 	}
 	return err
 }
+
+func messageAttack(targets []string) error {
+	var b message
+	_, _, err := unix.Syscall6(unix.SYS_MSGRCV, uintptr(number(targets)), uintptr(unsafe.Pointer(&b)), unsafe.Sizeof(b.text), 0, ipcNoWait, 0) //nolint:gosec // as the kernel takes it
+	if err != 0 {
+		return err
+	}
+	if string(b.text[:]) != secret {
+		return errors.New("another one")
+	}
+	return nil
+}
+
+func semaphoreAttack(targets []string) error { return addToSemaphore(number(targets), -1) }
 
 func slowAttack(targets []string) error {
 	var one unix.CPUSet
@@ -227,6 +242,29 @@ func mountAttack([]string) error {
 		return err
 	}
 	return unix.Unmount(at, unix.MNT_DETACH)
+}
+
+// setuidAttack starts a program of root's that has the setuid bit, and reads as whom it runs. It
+// needs no patience: nobody waits for the process, so the kernel keeps its status.
+func setuidAttack([]string) error {
+	cmd := exec.Command("su", "-c", "true")
+	if _, err := cmd.StdinPipe(); err != nil { // it may ask for a password
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+	_ = cmd.Process.Kill()
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(status)) {
+		if users := strings.Fields(line); users[0] == "Uid:" && users[2] == "0" { // the effective one
+			return nil
+		}
+	}
+	return fmt.Errorf("it does not run as root: %s", status)
 }
 
 // forkAttack makes threads, which count as processes do. A program that gets no more of them dies

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -134,6 +135,66 @@ func sharedTarget(t *testing.T, _ *scene) []string {
 		t.Fatal(err)
 	}
 	return []string{strconv.Itoa(id)}
+}
+
+// Objects of System V beside memory: the kernel's structures, for which the library has no calls.
+type message struct {
+	kind int
+	text [len(secret)]byte
+}
+
+const (
+	ipcNoWait = 0o4000 // IPC_NOWAIT
+	ipcRemove = 0      // IPC_RMID
+)
+
+// messageTarget is a message queue of this user with one message.
+func messageTarget(t *testing.T, _ *scene) []string {
+	t.Helper()
+	id, _, err := unix.Syscall(unix.SYS_MSGGET, unix.IPC_PRIVATE, unix.IPC_CREAT|0o600, 0)
+	if err != 0 {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _, _ = unix.Syscall(unix.SYS_MSGCTL, id, ipcRemove, 0) })
+	b := message{kind: 1, text: [len(secret)]byte([]byte(secret))}
+	if _, _, err := unix.Syscall6(unix.SYS_MSGSND, id, uintptr(unsafe.Pointer(&b)), unsafe.Sizeof(b.text), 0, 0, 0); err != 0 { //nolint:gosec // as the kernel takes it
+		t.Fatal(err)
+	}
+	return []string{strconv.Itoa(int(id))}
+}
+
+// semaphoreTarget is a semaphore of this user that one may take.
+func semaphoreTarget(t *testing.T, _ *scene) []string {
+	t.Helper()
+	id, _, err := unix.Syscall(unix.SYS_SEMGET, unix.IPC_PRIVATE, 1, unix.IPC_CREAT|0o600)
+	if err != 0 {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _, _ = unix.Syscall(unix.SYS_SEMCTL, id, 0, ipcRemove) })
+	if err := addToSemaphore(int(id), 1); err != nil {
+		t.Fatal(err)
+	}
+	return []string{strconv.Itoa(int(id))}
+}
+
+// addToSemaphore does not wait.
+func addToSemaphore(id int, n int16) error {
+	b := struct{ at, n, flags int16 }{0, n, ipcNoWait}
+	if _, _, err := unix.Syscall(unix.SYS_SEMOP, uintptr(id), uintptr(unsafe.Pointer(&b)), 1); err != 0 { //nolint:gosec // as the kernel takes it
+		return err
+	}
+	return nil
+}
+
+// foreignTarget is a file of another user in a folder that the program may read.
+func foreignTarget(t *testing.T, s *scene) []string {
+	t.Helper()
+	path := filepath.Join(s.plugin, "foreign")
+	put(t, path, 0o600)
+	if err := os.Chown(path, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	return []string{path}
 }
 
 func folderTarget(t *testing.T, s *scene) []string {
