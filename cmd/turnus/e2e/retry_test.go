@@ -32,14 +32,19 @@ type stepped struct {
 	calls       map[string]int
 	fail, hang  bool
 	first, next string // hosts
+	boot        string // id that hosts give
 }
 
 func (s *stepped) handle(ctx context.Context, c fleet.Command) (int, bool) {
 	step, ok := strings.CutPrefix(strings.TrimSpace(c.Script), "step-")
+	if strings.Contains(c.Script, "boot_id") {
+		step, ok = "asks", true
+	}
 	if !ok {
 		return 0, false
 	}
 	s.mu.Lock()
+	boot := s.boot
 	s.calls[step]++
 	fails, hangs := step == "two" && s.fail && (c.Host == s.first || c.Host == s.next), step == "two" && s.hang
 	s.mu.Unlock()
@@ -48,16 +53,18 @@ func (s *stepped) handle(ctx context.Context, c fleet.Command) (int, bool) {
 		<-ctx.Done()
 	case fails:
 		return 3, true
+	case step == "asks":
+		fmt.Fprintln(c.Stdout, "boot "+boot)
 	case step == "one":
 		fmt.Fprintln(c.Stdout, "said")
 	}
 	return 0, true
 }
 
-func (s *stepped) set(fail, hang bool) {
+func (s *stepped) set(fail, hang bool, boot string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fail, s.hang, s.calls = fail, hang, map[string]int{}
+	s.fail, s.hang, s.boot, s.calls = fail, hang, boot, map[string]int{}
 }
 
 func (s *stepped) made() map[string]int {
@@ -67,7 +74,8 @@ func (s *stepped) made() map[string]int {
 }
 
 // turnus run --retry-failed --from failed-step calls no step again that succeeded, gives its output
-// to later steps, and runs pending handlers. A retry that cannot continue calls nothing.
+// to later steps, and runs pending handlers. A retry that cannot continue calls nothing, also on a
+// host that has booted since.
 func TestRunRetriesFromTheFailedStep(t *testing.T) {
 	t.Parallel()
 	s := &stepped{}
@@ -93,11 +101,11 @@ func TestRunRetriesFromTheFailedStep(t *testing.T) {
 		return append([]string{"--retry-failed", "--from", "failed-step"}, more...)
 	}
 
-	s.set(true, false)
+	s.set(true, false, "b1")
 	run(2, "--retry-failed --from failed-step")
-	calls(map[string]int{"one": 4, "two": 4, "three said plain": 2, "restart": 2})
+	calls(map[string]int{"one": 4, "two": 4, "asks": 2, "three said plain": 2, "restart": 2})
 
-	s.set(false, false)
+	s.set(false, false, "b1")
 	for _, c := range []struct {
 		says string
 		args []string
@@ -120,14 +128,14 @@ func TestRunRetriesFromTheFailedStep(t *testing.T) {
 	}
 	calls(nil)
 	r := run(0, "2 hosts: at the failed step of run ", again("-o", "json")...).report()
-	calls(map[string]int{"two": 2, "three said plain": 2, "restart": 2})
+	calls(map[string]int{"asks": 2, "two": 2, "three said plain": 2, "restart": 2})
 	if step := r.byHost(t, s.first).Steps[0]; r.Total != 2 || step.Kept == nil || step.Outcome != core.Changed {
 		t.Errorf("%d hosts, %+v", r.Total, step)
 	}
 
-	s.set(true, false)
+	s.set(true, false, "b1")
 	run(2, "")
-	s.set(false, false)
+	s.set(false, false, "b1")
 	l.file("continued.yaml", strings.Replace(continued, "run: step-two", "run: step-other", 1))
 	run(5, "2 of 2 hosts cannot continue at the failed step: "+s.first+": the playbook has other steps", again()...)
 	calls(nil)
@@ -135,11 +143,20 @@ func TestRunRetriesFromTheFailedStep(t *testing.T) {
 	calls(map[string]int{"one": 2, "other": 2, "three said plain": 2, "restart": 2})
 
 	l.file("continued.yaml", continued)
-	s.set(false, true)
+	s.set(true, false, "b1")
+	run(2, "")
+	s.set(false, false, "b2")
+	run(2, "2 hosts: at the failed step", again()...)
+	calls(map[string]int{"asks": 2})
+	run(5, "2 of 2 hosts cannot continue at the failed step: "+s.first+": the results of its steps are not on record", again()...)
+	run(0, "", "--retry-failed")
+	calls(map[string]int{"asks": 2, "one": 2, "two": 2, "three said plain": 2, "restart": 2})
+
+	s.set(false, true, "b1")
 	killed := l.start("run", "-i", l.hosts, "--cpu-limit", "0", "--memory-limit", "0", path)
 	until(t, "step two on all hosts", func() bool { return s.made()["two"] == 4 })
 	killed.kill()
-	s.set(false, false)
+	s.set(false, false, "b1")
 	run(5, "4 of 4 hosts cannot continue at the failed step: "+s.first+": its outcome is lost", again()...)
 	calls(nil)
 }
