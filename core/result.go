@@ -20,7 +20,7 @@ type Result struct {
 	Took       time.Duration `json:"took_ns"`
 	Steps      []StepResult  `json:"steps,omitempty"` // with the handlers where they ran
 	Handlers   *Handlers     `json:"handlers,omitempty"`
-	Facts      *Facts        `json:"facts,omitempty"` // that its steps asked for; nil: none did
+	Facts      *Facts        `json:"facts,omitempty"` // of the host, nil: none are known; the record has the boot id alone, of a host that did not succeed
 	// Entered has the value of each include's when that was evaluated, by the name of the include.
 	Entered map[string]bool `json:"entered,omitempty"`
 }

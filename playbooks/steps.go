@@ -79,7 +79,7 @@ func stepFields() []field[draft] {
 			form: boolForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Once = d.boolOf(n) }},
 		{key: "on", doc: "Expression: the name of the host on which the step is called, in place of the run's. It has its own login, become and window, and one such step at a time.", form: exprForm("an expression that gives the name of a host, such as host.vars.lb"),
 			read: func(_ *decoder, n *yaml.Node, s *draft) { s.on = n }},
-		{key: "redo", doc: "always: turnus runs retry --from failed-step calls the step again although it succeeded.", form: enumForm("always"),
+		{key: "redo", doc: "always: a retry with --from failed-step calls the step again although it succeeded.", form: enumForm("always"),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Redo = d.enumOf(n, "always") == "always" }},
 		{key: "continue_on_failure", doc: "The next step runs though this one failed, and the job is not failed by it.", form: boolForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.IgnoreFailure = d.boolOf(n) }},

@@ -46,7 +46,7 @@ func outcomes(l *launch.Launch, records []queue.Record, uncertain int) (list []l
 		var failed error
 		l.Results(rec, func(r core.Result) {
 			facts := r.Facts // the ledger has them once a host, and not in each result
-			r.Facts = nil
+			r.Facts = bootOnly(&r)
 			detail, err := launch.EncodeResult(r)
 			if err != nil {
 				failed = fmt.Errorf("job %s: %w", r.Job, err)
@@ -63,4 +63,12 @@ func outcomes(l *launch.Launch, records []queue.Record, uncertain int) (list []l
 		}
 	}
 	return list, results, nil
+}
+
+// bootOnly returns the boot id of a host that did not succeed, for a retry from the failed step.
+func bootOnly(r *core.Result) *core.Facts {
+	if r.Facts == nil || r.Facts.Boot == "" || r.Outcome.Good() {
+		return nil
+	}
+	return &core.Facts{At: r.Facts.At, Boot: r.Facts.Boot}
 }

@@ -40,7 +40,7 @@ func ResumeOf(p *playbooks.Playbook, past Past, now time.Time) (snapshot.Resume,
 	}
 	ended := endedWell(p, steps)
 	read := p.OutputsRead(ended)
-	r := snapshot.Resume{Steps: make([]core.StepResult, 0, ended)}
+	r := snapshot.Resume{Steps: make([]core.StepResult, 0, ended), Boot: past.had()}
 	if r.Entered, err = past.entered(p, steps[:ended]); err != nil {
 		return snapshot.Resume{}, err
 	}
@@ -64,10 +64,7 @@ func ResumeOf(p *playbooks.Playbook, past Past, now time.Time) (snapshot.Resume,
 
 // refused returns why the host as a whole cannot continue.
 func (p *Past) refused(now time.Time) error {
-	had := ""
-	if f := p.Result.Facts; f != nil {
-		had = f.Boot
-	}
+	had := p.had()
 	switch {
 	case p.Result.Outcome == core.Lost:
 		return errors.New("its outcome is lost: nobody knows what the failed step did")
@@ -79,6 +76,14 @@ func (p *Past) refused(now time.Time) error {
 		return errors.New("it has booted since")
 	}
 	return nil
+}
+
+// had is the boot id that the host had at the end of the run; "" is not known.
+func (p *Past) had() string {
+	if p.Result.Facts == nil {
+		return ""
+	}
+	return p.Result.Facts.Boot
 }
 
 func tooOld(at time.Time) error {

@@ -19,6 +19,8 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
+const pastTogether = 256 // hosts of the earlier run that core/controller reads together
+
 // queryCounter stands before a PostgreSQL server and counts what it is asked.
 type queryCounter struct {
 	database string // URL of an empty one, through the counter

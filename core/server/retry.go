@@ -115,7 +115,7 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 			run.ID, len(names), strings.Join(names[:min(3, len(names))], ", "), core.ErrConflict)
 	}
 	var again retry
-	var at resumption
+	var at controller.Resumption
 	if isCommand {
 		again.exec = execOf(command)
 		again.exec.Retry = run.ID
@@ -127,8 +127,8 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 		if asked.From != "" {
 			as.Kept = func(now *playbooks.Playbook, hosts []core.Host) (map[string]int, error) {
 				var err error
-				at, err = s.resumption(ctx, by, &run, before, material.Jobs, now, hosts)
-				return at.kept(), err
+				at, err = controller.ResumeHosts(ctx, s.cfg.Ledger, by.scope, &run, before, material.Jobs, now, hosts)
+				return at.Kept(), err
 			}
 		}
 		again.launch, err = s.prepare(ctx, by, n, as)
@@ -149,7 +149,7 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 		return retry{}, err
 	}
 	if asked.From != "" {
-		err = at.apply(run.ID, again, asked.Else == api.ElseRestart)
+		err = again.resume(&at, asked.Else == api.ElseRestart)
 	}
 	return again, err
 }

@@ -121,6 +121,9 @@ type Resume struct {
 	Items []any `json:"items,omitempty"`
 	// Entered has the values of when of the includes around the steps, see core.Result.
 	Entered map[string]bool `json:"entered,omitempty"`
+	// Boot is the boot id that the host had at the end of the earlier run; "" is not known. A host
+	// with another one does not continue. Older workers do not compare it.
+	Boot string `json:"boot,omitempty"`
 }
 
 // resumeData is the part of Target.Data that holds the resumption.

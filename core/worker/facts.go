@@ -30,10 +30,7 @@ func (m *machine) gather(s playbooks.Step, sr core.StepResult) (*core.StepResult
 		j.enter(sr.Name, time.Now().Add(limit+j.w.patience()))
 		defer j.enter(sr.Name, time.Time{})
 	}
-	out, err := j.w.cfg.Plugins.Run(ctx, host.Call{
-		Job: j.lease.Job, Step: sr.Name, Attempt: 1, Type: factsType, Params: []byte("{}"), Host: m.host, Check: m.prog.snapshot.Check,
-		Fence: j.lease.Token, Queue: m.queue, Live: j.live, Sink: func(host.Event) {},
-	})
+	out, err := m.askFacts(ctx, sr.Name)
 	why := out.Reason
 	if err != nil {
 		why = err.Error()
@@ -61,6 +58,15 @@ func (m *machine) gather(s playbooks.Step, sr core.StepResult) (*core.StepResult
 	shown, _ := m.hidden.Any(out.Outputs).(map[string]any)
 	m.state.Seen = core.Gathered(shown, time.Now())
 	return nil, nil
+}
+
+// askFacts calls the job type facts on the host, for a step.
+func (m *machine) askFacts(ctx context.Context, step string) (host.Outcome, error) {
+	j := m.job
+	return j.w.cfg.Plugins.Run(ctx, host.Call{
+		Job: j.lease.Job, Step: step, Attempt: 1, Type: factsType, Params: []byte("{}"), Host: m.host, Check: m.prog.snapshot.Check,
+		Fence: j.lease.Token, Queue: m.queue, Live: j.live, Sink: func(host.Event) {},
+	})
 }
 
 // ageFacts gives the expressions of a step the age of the facts, the same for all of them. It

@@ -34,7 +34,8 @@ var _ Plugins = (*host.Supervisor)(nil)
 
 // script is a Plugins whose job types do what a test says.
 type script struct {
-	do func(ctx context.Context, c host.Call) (host.Outcome, error)
+	do   func(ctx context.Context, c host.Call) (host.Outcome, error)
+	boot string // id that hosts give; "": there is no job type facts
 
 	mu     sync.Mutex
 	calls  []host.Call
@@ -55,6 +56,9 @@ var scriptTypes = map[string]host.Type{
 }
 
 func (s *script) Type(name string) (host.Type, bool) {
+	if name == factsType && s.boot != "" {
+		return host.Type{Name: factsType, Check: true, Idempotent: true, OnLost: "retry"}, true
+	}
 	t, ok := scriptTypes[name]
 	return t, ok
 }
@@ -84,6 +88,9 @@ func (s *script) Run(ctx context.Context, c host.Call) (host.Outcome, error) {
 		s.byHost[c.Host.Name]--
 		s.mu.Unlock()
 	}()
+	if c.Type == factsType && s.boot != "" {
+		return host.Outcome{Outputs: map[string]any{"boot_id": s.boot}}, nil
+	}
 	if s.do == nil {
 		return host.Outcome{}, nil
 	}

@@ -93,9 +93,19 @@ func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handl
 	return m
 }
 
-// run goes through the steps that are not done yet.
+// run takes the job through the steps that are not done yet.
 func (m *machine) run() leaseEnd {
 	m.job.report(Event{Kind: JobStarted, Attempt: m.job.lease.Attempt})
+	if v := m.sameBoot(); v != nil {
+		return *v
+	}
+	v := m.walk()
+	m.noteBoot(v)
+	return v
+}
+
+// walk goes through the steps, and then the handlers.
+func (m *machine) walk() leaseEnd {
 	steps := m.prog.playbook.Steps
 	for len(m.state.Done) < len(steps) && m.failure() == nil {
 		if v := m.advance(len(m.state.Done)); v != nil {

@@ -1,11 +1,14 @@
 package worker
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
 )
 
 // keep takes over the result of a step that an earlier run called. It reports false for a step that
@@ -26,6 +29,52 @@ func (m *machine) keep(i int) bool {
 	m.state.Done = append(m.state.Done, sr)
 	m.publish(steps[i].Name, sr)
 	return true
+}
+
+// bootWait is how long a host that failed may take to give its boot id.
+const bootWait = 10 * time.Second
+
+// noteBoot asks a host that failed behind a successful step for its boot id, which a retry from the
+// failed step compares. It asks also if facts are known: a step since may have rebooted the host. A
+// host that gives none is not asked again.
+func (m *machine) noteBoot(v leaseEnd) {
+	j := m.job
+	kept := slices.ContainsFunc(m.state.Done, func(s core.StepResult) bool {
+		return s.Outcome.Good() && s.Outcome != core.Skipped || s.Outputs["items"] != nil // some may be finished
+	})
+	if v.kind != queue.AckDone || v.outcome != core.Failed && v.outcome != core.RolledBack || !kept || m.prog.snapshot.Check {
+		return
+	}
+	if _, known := j.w.cfg.Plugins.Type(factsType); !known || j.ctx.Err() != nil || j.live() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(j.ctx, bootWait)
+	defer cancel()
+	j.enter(v.step, time.Now().Add(bootWait+j.w.patience()))
+	defer j.enter(v.step, time.Time{})
+	if out, err := m.askFacts(ctx, v.step); err == nil && !out.Failed {
+		m.state.Seen = m.state.Seen.Saw(out.Outputs, time.Now())
+	}
+}
+
+// sameBoot asks the host of a retry for its boot id before the first call. It returns how the lease
+// ends if the host has booted since the earlier run: effects of the kept steps may be gone.
+func (m *machine) sameBoot() *leaseEnd {
+	boot := m.resume.Boot
+	if boot == "" || m.state.Facts != nil || m.job.lease.Over != "" {
+		return nil
+	}
+	s := m.prog.calls[min(len(m.resume.Steps), len(m.prog.calls)-1)]
+	failed, v := m.gather(s, core.StepResult{Name: stepName(s), Uses: s.Uses})
+	if failed != nil {
+		end := done(failed.Outcome, failed.Name, failed.ReasonCode, failed.Reason)
+		return &end
+	}
+	if v != nil || m.state.Seen.Boot == "" || m.state.Seen.Boot == boot {
+		return v
+	}
+	end := done(core.Failed, stepName(s), "", fmt.Sprintf("the host has booted since run %s, and what its steps did may be gone\nhint: retry without --from failed-step", m.prog.snapshot.Resumes))
+	return &end
 }
 
 // keptFacts reports whether what is made known of an include with kept steps may read the facts of

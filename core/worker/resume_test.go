@@ -266,3 +266,58 @@ func TestResumeBehindACancel(t *testing.T) {
 		}
 	})
 }
+
+// A host that has booted since the run that it continues calls nothing, whether or not the run read
+// facts. Only hosts that fail behind a successful step, and those that continue, are asked.
+func TestResumeOfAHostThatBooted(t *testing.T) {
+	const a, b = "  - {name: a, uses: file, with: {path: /a, content: x}}\n", "  - {name: b, uses: file, with: {path: /b, content: x}}\n"
+	const reads = "  - {name: a, uses: file, when: host.facts.boot_id != '', with: {path: /a, content: x}}\n"
+	for name, c := range map[string]struct {
+		steps, before, at, since string // boot ids before the run, when b fails, at the retry
+		outcome                  core.Outcome
+		calls                    string // to the host, in both runs
+	}{
+		"the same boot":      {a + b, "1", "1", "1", core.Changed, "a b asks asks b"},
+		"another boot":       {a + b, "1", "1", "2", core.Failed, "a b asks asks"},
+		"it rebooted within": {a + b, "1", "2", "2", core.Changed, "a b asks asks b"},
+		"not known":          {a + b, "", "", "2", core.Changed, "a b b"},
+		"reads facts, same":  {reads + b, "1", "1", "1", core.Changed, "asks a b asks asks b"},
+		"reads facts, other": {reads + b, "1", "1", "2", core.Failed, "asks a b asks asks"},
+		"facts of before":    {reads + b, "1", "2", "2", core.Changed, "asks a b asks asks b"},
+		"nothing is kept":    {b, "1", "1", "2", core.Changed, "b b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				d := &disk{wrote: map[string]string{}, fail: strings.Count(c.steps, "name:")}
+				d.on(l)
+				write := l.plugins.do
+				l.plugins.do = func(ctx context.Context, call host.Call) (host.Outcome, error) {
+					if call.Step == "b" {
+						l.plugins.boot = c.at
+					}
+					return write(ctx, call)
+				}
+				l.plugins.boot = c.before
+				first := l.one("steps:\n" + c.steps)
+				l.plugins.do, l.plugins.boot = write, c.since
+				second := l.again("again", first, "steps:\n"+c.steps)
+				var calls []string
+				for _, call := range l.plugins.seen() {
+					calls = append(calls, map[bool]string{true: "asks", false: call.Step}[call.Type == factsType])
+				}
+				if got := strings.Join(calls, " "); got != c.calls || second.Outcome != c.outcome {
+					t.Errorf("%s %s: %s; called %s, expected %s", second.Outcome, second.Step, second.Reason, got, c.calls)
+				}
+				if c.outcome == core.Failed {
+					if second.Step != "b" || !strings.HasPrefix(second.Reason, "the host has booted since run r, ") {
+						t.Errorf("%s: %s", second.Step, second.Reason)
+					}
+					p := l.prepare("third", 1, "steps:\n"+c.steps).Playbook
+					if r, err := launch.ResumeOf(p, launch.Past{Run: "again", Recorded: time.Now(), Result: second}, time.Now()); err == nil {
+						t.Errorf("a retry of the retry continues with %+v", r)
+					}
+				}
+			})
+		})
+	}
+}

@@ -12,7 +12,9 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/planview"
 	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/plugins/host"
@@ -118,6 +120,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	}
 	var none []*launch.NoWindowError
 	f.play.NoWindow = func(e *launch.NoWindowError) { none = append(none, e) }
+	f.play.Retried = func(r *api.Retried) { runview.WriteRetried(a.Console, r) }
 	launches, err := f.play.Prepare(cmd.Context(), args, inv, hosts, sup, record)
 	if err != nil {
 		return err

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
@@ -105,7 +105,7 @@ func (a *app) retryCmd() *cobra.Command {
 	var r remote.Flags
 	var outcomes []string
 	var follow bool
-	var from, otherwise string
+	var from localrun.FromFlags
 	c := &cobra.Command{
 		Use: "retry RUN", Short: "Run a playbook again on the hosts of a run that did not succeed", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
 		Long: `Launch a new run of the same playbook on the hosts of a run that did not succeed. Its id goes to stdout.
@@ -119,13 +119,10 @@ with redo: always. A host that cannot continue refuses the retry, or begins with
   turnus runs retry 20261120-021500-ab3cd5ef --from failed-step
   turnus runs retry 20261120-021500-ab3cd5ef --outcome unreachable`,
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
-			q := api.Retry{From: from, Else: otherwise}
-			if from != "" && from != api.FromFailedStep {
-				return console.Invalid("--from %s: expected %s", from, api.FromFailedStep)
+			if err := from.Check(); err != nil {
+				return err
 			}
-			if otherwise != "" && (otherwise != api.ElseRestart || from == "") {
-				return console.Invalid("--else %s: expected %s, with --from", otherwise, api.ElseRestart)
-			}
+			q := api.Retry{From: from.From, Else: from.Else}
 			for _, text := range outcomes {
 				o := core.Outcome(text)
 				if !slices.Contains(core.Outcomes(), o) {
@@ -137,7 +134,7 @@ with redo: always. A host that cannot continue refuses the retry, or begins with
 			if err != nil {
 				return err
 			}
-			a.sayRetried(run.Retried)
+			runview.WriteRetried(a.Console, run.Retried)
 			a.reportWarnings(run)
 			switch {
 			case follow:
@@ -154,34 +151,7 @@ with redo: always. A host that cannot continue refuses the retry, or begins with
 	r.Add(c)
 	c.Flags().StringSliceVar(&outcomes, "outcome", nil, "only hosts that ended so: failed, unreachable, cancelled, lost, rolled_back, … (default: all that are not good)")
 	_ = c.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions([]string{"failed", "unreachable", "cancelled", "lost", "rolled_back"}, cobra.ShellCompDirectiveNoFileComp))
-	c.Flags().StringVar(&from, "from", "", "failed-step: continue at the step that failed, and do not call the steps before it again")
-	c.Flags().StringVar(&otherwise, "else", "", "with --from: restart begins with the first step on hosts that cannot continue")
-	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{api.FromFailedStep}, cobra.ShellCompDirectiveNoFileComp))
-	_ = c.RegisterFlagCompletionFunc("else", cobra.FixedCompletions([]string{api.ElseRestart}, cobra.ShellCompDirectiveNoFileComp))
+	from.Add(c, "")
 	c.Flags().BoolVarP(&follow, "follow", "F", false, "watch the new run to its end, and exit as turnus run does")
 	return c
-}
-
-// sayRetried prints how a new run differs from the one before.
-func (a *app) sayRetried(r *api.Retried) {
-	if r == nil {
-		return
-	}
-	if r.PlaybookChanged {
-		a.Message("the playbook changed since run " + r.Run + ": the new run has it as it is now")
-	}
-	if r.Resumed > 0 {
-		a.Message(console.Plural(r.Resumed, "host") + ": at the failed step of run " + r.Run)
-	}
-	for _, one := range r.Restarted {
-		a.Message(one.Host + ": from the first step: " + one.Reason)
-	}
-	if n := len(r.LeftOut); n > 0 {
-		const shown = 10
-		names := strings.Join(r.LeftOut[:min(n, shown)], ", ")
-		if n > shown {
-			names += ", …"
-		}
-		a.Message(fmt.Sprintf("left out: %s of run %s that left the inventory, the tenant or targets: %s", console.Plural(n, "host"), r.Run, names))
-	}
 }

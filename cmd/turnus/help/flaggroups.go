@@ -43,12 +43,15 @@ var FlagGroups = []struct {
 }
 
 // GroupOf returns the group of a flag, and whether short help shows the flag. -n, --limit of lists
-// is a count, and a --check without -C is no dry run.
+// is a count, a --check without -C is no dry run, and other commands have a --from of their own.
 func GroupOf(f *pflag.Flag) (title string, everyday bool) {
 	of := func(names []string) bool {
 		return slices.ContainsFunc(names, func(name string) bool {
 			return f.Name == name || strings.HasSuffix(name, "-") && strings.HasPrefix(f.Name, name)
 		})
+	}
+	if strings.HasPrefix(f.Usage, "with --retry-failed, ") {
+		return FlagGroups[0].Title, false
 	}
 	for _, g := range FlagGroups {
 		switch {

@@ -107,7 +107,7 @@ func ansibleFlags() map[string]string {
 		"syntax-check": "turnus validate PLAYBOOK checks it, and reaches no host", "list-tasks": "turnus plan PLAYBOOK -i INVENTORY shows steps, hosts and waves",
 		"ask-vault-pass": vaultHint, "vault-password-file": vaultHint, "vault-id": vaultHint,
 		"list": "turnus hosts ls -i INVENTORY -o json prints all hosts with their vars", "list-tags": "turnus plan PLAYBOOK -i INVENTORY shows steps with their tags",
-		"step": "strategy: {pause_between: approve} in the playbook asks between waves", "start-at-task": "give steps tags, and run some of them: --tags TAG",
+		"step": "strategy: {pause_between: approve} in the playbook asks between waves", "start-at-task": "--retry-failed --from failed-step continues at the step that failed; --tags TAG runs some steps",
 	}
 }
 

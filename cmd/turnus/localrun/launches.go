@@ -17,10 +17,9 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
-	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
@@ -38,6 +37,7 @@ type PlayFlags struct {
 	con          *console.Console // asks; nil where nothing is asked
 	MaxInFlight  int
 	RetryFailed  bool
+	from         FromFlags // of RetryFailed
 	Windows      windowFlags
 	secrets      map[string]secrets.Ref // references that the runs take along
 	nodeSecrets  []string               // see launch.Options
@@ -49,6 +49,9 @@ type PlayFlags struct {
 	// NoWindow gets the error of a playbook of which no window fits any host, and Prepare prepares
 	// the others; nil: Prepare returns the error.
 	NoWindow func(*launch.NoWindowError)
+
+	// Retried gets what --from does on the hosts of each launch; nil: nothing is shown.
+	Retried func(*api.Retried)
 }
 
 // Add gives the command the flags.
@@ -62,7 +65,8 @@ func (f *PlayFlags) Add(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("skip-tags", completeTags)
 	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: report what would change; job types that cannot are skipped")
 	c.Flags().BoolVarP(&f.diff, "diff", "D", false, "show what changes in files")
-	c.Flags().BoolVar(&f.RetryFailed, "retry-failed", false, "only hosts that did not succeed in the playbook's last run")
+	c.Flags().BoolVar(&f.RetryFailed, "retry-failed", false, "only hosts that did not succeed in the playbook's last run; with --from failed-step, at the step that failed")
+	f.from.Add(c, "with --retry-failed, ")
 	c.Flags().IntVar(&f.MaxInFlight, "max-in-flight", 0, "hosts of one run at the same time; 0 is the playbook's max_in_flight")
 }
 
@@ -78,6 +82,9 @@ func (f *PlayFlags) AddCommand(c *cobra.Command) {
 func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.Inventory, hosts []core.Host, sup *host.Supervisor, record *Record) ([]*launch.Launch, error) {
 	if f.MaxInFlight < 0 {
 		return nil, console.Invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.MaxInFlight)
+	}
+	if err := f.checkFrom(); err != nil {
+		return nil, err
 	}
 	become, err := f.become.rule()
 	if err != nil {
@@ -101,16 +108,6 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 		return nil, err
 	}
 	for i, p := range all {
-		chosen := hosts
-		var last ledger.Run
-		if f.RetryFailed {
-			if last, err = record.lastRun(ctx, p.Name); err != nil {
-				return nil, err
-			}
-			if chosen, err = onlyFailed(ctx, record, &last, hosts); err != nil {
-				return nil, err
-			}
-		}
 		files, err := filepath.Abs(filepath.Dir(p.File))
 		if err != nil {
 			return nil, err
@@ -119,11 +116,19 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 		if err != nil {
 			return nil, err
 		}
-		l, err := launch.Prepare(p, chosen, launch.Options{
+		o := launch.Options{
 			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, Become: become, Reason: reason, MaxInFlight: f.MaxInFlight,
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Calendar(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
 			Now: f.At, Need: record.need(ctx), Facts: facts, Inventory: inv.Hosts, Secrets: f.secrets, NodeSecrets: f.nodeSecrets, Source: f.Inv.sourceOf(inv),
-		})
+		}
+		chosen, again := hosts, (*retry)(nil)
+		if f.RetryFailed {
+			if again, err = f.retryOf(ctx, record, p, hosts, o); err != nil {
+				return nil, err
+			}
+			chosen, o.Kept = again.hosts, again.kept
+		}
+		l, err := launch.Prepare(p, chosen, o)
 		if none, ok := errors.AsType[*launch.NoWindowError](err); ok && f.NoWindow != nil {
 			f.NoWindow(none)
 			continue
@@ -131,8 +136,8 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, &console.Exit{Code: console.ExitInvalid, Err: err}
 		}
-		if err == nil && f.RetryFailed {
-			err = record.keepOnce(ctx, &last, l)
+		if err == nil && again != nil {
+			err = f.keep(ctx, record, again, l)
 		}
 		if err != nil {
 			return nil, err
@@ -231,27 +236,6 @@ func knownTags(flag string, tags []string, all []*playbooks.Playbook) error {
 		return console.Invalid("%s %s: no step of the playbooks has this tag\nhint: %s", flag, tag, hint)
 	}
 	return nil
-}
-
-func onlyFailed(ctx context.Context, record *Record, last *ledger.Run, hosts []core.Host) ([]core.Host, error) {
-	m, err := record.Ledger.Material(ctx, last.ID)
-	if err != nil {
-		return nil, err
-	}
-	retry, err := controller.HostsOf(ctx, record.Ledger, last.ID, m.Jobs, func(o core.Outcome) bool { return !o.Good() })
-	if err != nil {
-		return nil, err
-	}
-	var chosen []core.Host
-	for _, h := range hosts {
-		if _, failed := retry[h.Name]; failed {
-			chosen = append(chosen, h)
-		}
-	}
-	if len(chosen) == 0 {
-		return nil, console.Invalid("--retry-failed: the last run of %q has no failed host in this inventory\nhint: leave --retry-failed out to run on all hosts", last.Playbook)
-	}
-	return chosen, nil
 }
 
 func whoami() string {

@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue/encrypted"
@@ -84,6 +85,7 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 		return err
 	}
 	defer func() { err = errors.Join(err, record.Close(ctx)) }()
+	f.Play.Retried = func(r *api.Retried) { runview.WriteRetried(con, r) }
 	launches, err := f.Play.Prepare(ctx, paths, inv, hosts, n.Plugins, record)
 	if noWindow, ok := errors.AsType[*launch.NoWindowError](err); ok && len(noWindow.Hosts) < noWindow.Total {
 		return fmt.Errorf("%w\nhint: --skip-no-window runs on the others", err)
