@@ -40,6 +40,17 @@ func fullDisk(t *testing.T, m *servers.Machine, def sdk.Def, with sdk.With) {
 	}
 }
 
+// refused runs a step whose validate command refuses the new file. Check mode runs no command, so
+// only the run fails.
+func refused(t *testing.T, kit *plugintest.Kit, state func() string, with sdk.With, want string) {
+	t.Helper()
+	with["path"], with["validate"] = "/srv/f", "echo line 7 is wrong; grep -q nothing %s"
+	got := kit.Run(with)
+	if now := state(); got.Outcome != "failed" || !strings.Contains(got.Reason, "line 7 is wrong") || now != want {
+		t.Errorf("refused by validate: %s (%s), then %q", got.Outcome, got.Reason, now)
+	}
+}
+
 // onBusybox is on, with the shell and the programs of busybox and no others.
 func onBusybox(t *testing.T, m *servers.Machine, def sdk.Def) *plugintest.Kit {
 	t.Helper()
@@ -68,6 +79,7 @@ func TestLabLine(t *testing.T) {
 		{sdk.With{"path": "/srv/f", "match": "^(b|port)", "state": "absent"}, "changed", "a z 640 33:34"},
 		{sdk.With{"path": "/srv", "line": "c"}, "failed", "a z 640 33:34"},
 	})
+	refused(t, on(t, m, line.Def()), state, sdk.With{"line": "c"}, "a z 640 33:34")
 	lab(t, m, "rm /srv/f")
 	play(t, on(t, m, line.Def()), state, []played{
 		{sdk.With{"path": "/srv/f", "line": "c", "state": "absent"}, "unchanged", ""},
@@ -76,8 +88,9 @@ func TestLabLine(t *testing.T) {
 	lab(t, m, edited)
 	play(t, onBusybox(t, m, line.Def()), state, []played{
 		{sdk.With{"path": "/srv/f", "line": "port 2", "match": "^port "}, "changed", "a port 2 z 640 33:34"},
-		{sdk.With{"path": "/srv/g", "line": "x", "create": true}, "changed", "a port 2 z 640 33:34"},
+		{sdk.With{"path": "/srv/g", "line": "x", "create": true, "validate": "grep -q x %s"}, "changed", "a port 2 z 640 33:34"},
 	})
+	refused(t, onBusybox(t, m, line.Def()), state, sdk.With{"line": "c"}, "a port 2 z 640 33:34")
 	killed(t, m, line.Def(), edited, state, sdk.With{"path": "/srv/f", "line": "port 2", "match": "^port "}, "a port 2 z 640 33:34")
 	fullDisk(t, m, line.Def(), sdk.With{"line": "port 2", "match": "^port "})
 }
@@ -92,10 +105,11 @@ func TestLabBlock(t *testing.T) {
 	play(t, on(t, m, block.Def()), state, []played{
 		{sdk.With{"path": "/srv/f", "name": "x", "state": "absent"}, "unchanged", "a port 1 z 640 33:34"},
 		{sdk.With{"path": "/srv/f", "name": "x", "content": "1\n", "after": "^nosuch"}, "failed", "a port 1 z 640 33:34"},
-		{sdk.With{"path": "/srv/f", "name": "x", "content": "1\n2\n", "after": "^a"}, "changed", added},
+		{sdk.With{"path": "/srv/f", "name": "x", "content": "1\n2\n", "after": "^a", "validate": "grep -q BEGIN %s"}, "changed", added},
 		{sdk.With{"path": "/srv/f", "name": "x", "content": "3\n"}, "changed", "a # BEGIN turnus x 3 # END turnus x port 1 z 640 33:34"},
 		{sdk.With{"path": "/srv/f", "name": "x", "state": "absent"}, "changed", "a port 1 z 640 33:34"},
 	})
+	refused(t, on(t, m, block.Def()), state, sdk.With{"name": "x", "content": "1\n"}, "a port 1 z 640 33:34")
 	killed(t, m, block.Def(), edited, state, sdk.With{"path": "/srv/f", "name": "x", "content": "1\n2\n", "after": "^a"}, added)
 	fullDisk(t, m, block.Def(), sdk.With{"name": "x", "content": "1\n"})
 }

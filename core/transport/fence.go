@@ -113,14 +113,26 @@ func (f Fence) script(host string, elevated bool) string {
 	if f.Queue == "" {
 		return ""
 	}
-	const half = 26                                       // bits of the count's lower part: many a shell counts in 32 bits
-	sum := sha256.Sum256([]byte(f.Queue + "\x00" + host)) // both names are data, and this is part of a command
 	leftovers := endAsLogin
 	if elevated {
 		leftovers = handLeftovers
 	}
-	script := strings.Replace(fenceScript, "LEFTOVERS", leftovers, 1)
+	return f.fill(strings.Replace(fenceScript, "LEFTOVERS", leftovers, 1), host)
+}
+
+// fill replaces KEY, EPOCH and COUNT in a script.
+func (f Fence) fill(script, host string) string {
+	const half = 26                                       // bits of the count's lower part: many a shell counts in 32 bits
+	sum := sha256.Sum256([]byte(f.Queue + "\x00" + host)) // both names are data, and this is part of a command
 	return strings.NewReplacer("KEY", hex.EncodeToString(sum[:6]), "EPOCH", strconv.FormatUint(f.Count>>half, 10), "COUNT", strconv.FormatUint(f.Count&(1<<half-1), 10)).Replace(script)
+}
+
+// partName returns how the name of a part file shows its fence, "" without one.
+func (f Fence) partName(host string) string {
+	if f.Queue == "" {
+		return ""
+	}
+	return f.fill("KEY_EPOCH_COUNT_", host)
 }
 
 // stale is the refusal of an older fence.

@@ -149,7 +149,7 @@ func TestLabFaultS2FinishFollowsNoPlantedLink(t *testing.T) {
 					tools = systemTools(t, busybox)
 				}
 				q := newQuick(t, plant, tools)
-				script := finishScript(q.dir+"/f.part", q.dir+"/f", sum, false, "", ".bak", 0o4755)
+				script := finishScript(q.dir+"/f.part", "", Put{Path: q.dir + "/f", Backup: ".bak", Mode: 0o4755}, sum, false)
 				q.reset(t, -1)
 				n := q.run(t, words, script)
 				if got, _ := os.ReadFile(q.dir + "/f"); string(got) != "part\n" {

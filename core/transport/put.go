@@ -58,12 +58,13 @@ type upload struct {
 	verified bool // the host's hash of the part file was right before finish
 }
 
-// Put writes a file: to PATH.part.RANDOM, readable by the user only, verified by
+// Put writes a file: to PATH.part.ID, readable by the user only, verified by
 // its hash on the host, given mode and owner, then renamed over PATH. It goes
 // over SFTP, and through cat where there is no SFTP. A transfer that failed is
 // never resumed, since a part's length proves nothing (pkg/sftp#472), and its
 // part file is removed as far as the host can be reached. The part file of a
-// worker that was killed stays.
+// worker that was killed is removed by the next Put to PATH, also by one that
+// fails: see sweepScript.
 //
 // Put.Size 0 means an empty file.
 func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (Written, error) {
@@ -74,9 +75,7 @@ func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (W
 	if err := put.check(); err != nil {
 		return Written{}, r.last().fail("put", "", true, mark(err, core.ErrInvalid))
 	}
-	var random [6]byte
-	_, _ = rand.Read(random[:]) // never fails
-	u := &upload{p: p, r: r, put: put, part: put.Path + ".part." + hex.EncodeToString(random[:])}
+	u := p.upload(r, put)
 	src := &source{r: data, sum: sha256.New(), ctx: ctx}
 	if put.Size >= 0 {
 		src.limit = put.Size + 1 // one more shows that the source is longer
@@ -88,6 +87,12 @@ func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (W
 		u.cleanup()
 	}
 	return w, err
+}
+
+func (p *Pool) upload(r route, put Put) *upload {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return &upload{p: p, r: r, put: put, part: put.Path + ".part." + put.Fence.partName(r.last().name) + hex.EncodeToString(random[:])}
 }
 
 func (p *Put) check() error {
@@ -309,7 +314,7 @@ func (l *limited) Write(b []byte) (int, error) {
 // login runs commands, over SFTP where it does not.
 func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 	script := func(check string) string {
-		return finishScript(u.part, u.put.Path, check, u.verified, u.put.Owner, u.put.Backup, u.put.Mode)
+		return finishScript(u.part, u.r.last().name, u.put, check, u.verified)
 	}
 	code, err := u.fenced(ctx, u.put.Fence, script(w.SHA256), nil, nil)
 	switch {
@@ -369,7 +374,7 @@ func (u *upload) readBack(ctx context.Context, want string, plain bool) error {
 func (u *upload) cleanup() {
 	ctx, cancel := context.WithTimeout(u.p.ctx, cleanupTime)
 	defer cancel()
-	if _, err := u.script(ctx, removeScript(u.part), nil, nil); !errors.Is(err, errNoShell) || u.put.Become.User != "" {
+	if _, err := u.script(ctx, removeScript(u.part, u.r.last().name, u.put), nil, nil); !errors.Is(err, errNoShell) || u.put.Become.User != "" {
 		return
 	}
 	if c, done, err := u.p.sftp(ctx, u.r); err == nil {

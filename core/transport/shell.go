@@ -50,6 +50,17 @@ set -- $(LC_ALL=C ls -ldn "./$b")
 fi
 `
 
+// leaveFolder removes what is left of the upload, also if a signal ends the script: it ignores a
+// second one, and so do its programs. The signal may come between the steps of takePrivate.
+const leaveFolder = `leave() {
+trap '' HUP INT TERM
+rm -f -- "./$b" "./$b.old" "$up/$b"
+[ -z "$w" ] || { [ "${PWD##*/}" != "$w" ] || cd -P ..; rm -f -- "./$b"; rmdir -- "./$w" 2>/dev/null; }
+}
+refuse() { echo "$1" >&2; leave; exit 73; }
+trap 'leave; exit 1' HUP INT TERM
+`
+
 // keptMode sets m to the mode of the file that the part replaces: stat is GNU's or busybox's, then
 // BSD's, and where there is none ls has the bits, without setuid and its like.
 var keptMode = fmt.Sprintf(`m=%04o
@@ -62,6 +73,30 @@ l=$1; m=u=$(bits 2-4),g=$(bits 5-7),o=$(bits 8-10)
 fi
 `, newMode)
 
+// sweepScript removes part files of uploads to $t that were cut: of an older fence, whose worker the
+// host refuses from now on, and of another queue after a day without a byte. It starts a program
+// only if there is one. A folder of takePrivate that is left has the part or its copy in it.
+func sweepScript(fence Fence, host string) string {
+	if fence.Queue == "" {
+		return ""
+	}
+	return fence.fill(`for o in "./$t".part.*_*_*_*; do
+r=${o#"./$t.part."}
+k=${r%%_*} r=${r#*_}
+e=${r%%_*} r=${r#*_}
+c=${r%%_*}
+case $k in *[!0-9a-f]*) continue ;; ????????????) ;; *) continue ;; esac
+case $e:$c in *[!0-9:]* | *:*:* | :* | *:) continue ;; esac
+if [ "$k" = KEY ]; then [ "$e" -lt EPOCH ] || { [ "$e" -eq EPOCH ] && [ "$c" -lt COUNT ]; } || continue
+else [ "$(find "$o" -prune -mtime +0 2>/dev/null)" ] || continue; fi
+if [ -d "$o" ] && [ ! -L "$o" ]; then
+(cd -P -- "$o" 2>/dev/null && [ -O . ] && rm -f -- "${o%.d}" "${o%.d}.old")
+rmdir -- "$o" 2>/dev/null
+else rm -f -- "$o" 2>/dev/null; fi
+done
+`, host)
+}
+
 // finishScript gives the part file owner and mode, verifies it, keeps a copy of the old file and
 // renames the part over it. Without check, its hash, this process has read the part back by its
 // name and compared it. The owner of the folder may be another user, who exchanges its entries for
@@ -69,26 +104,25 @@ fi
 // If early, the part had the hash before, by its name in the folder: that counts only where nobody
 // else can give names. The hash is compared after the mode was set, because a later write would
 // clear setuid.
-func finishScript(part, path, check string, early bool, owner, backup string, mode uint32) string {
+func finishScript(part, host string, put Put, check string, early bool) string {
 	var b strings.Builder
 	b.WriteString(sumFunction)
 	if check != "" {
 		fmt.Fprintf(&b, "command -v sha256sum >/dev/null 2>&1 || command -v shasum >/dev/null 2>&1 || command -v openssl >/dev/null 2>&1 || exit %d\n", exitNoTool)
 	}
-	fmt.Fprintf(&b, "f=%s b=%s own=%s\n", quote(path), quote(pathpkg.Base(part)), quote(owner))
+	fmt.Fprintf(&b, "f=%s b=%s own=%s\n", quote(put.Path), quote(pathpkg.Base(part)), quote(put.Owner))
 	b.WriteString(enterFolder)
-	b.WriteString("leave() { rm -f -- \"./$b\" \"./$b.old\" \"$up/$b\"; [ -z \"$w\" ] || { cd ..; rmdir -- \"./$w\" 2>/dev/null; }; }\n" +
-		"refuse() { echo \"$1\" >&2; leave; exit 73; }\n")
+	b.WriteString(leaveFolder + sweepScript(put.Fence, host))
 	b.WriteString("[ -d \"./$t\" ] && refuse \"$f is a directory\"\n[ -L \"./$b\" ] && refuse \"the part file was replaced by a symbolic link\"\n")
 	b.WriteString(takePrivate)
 	// A rename brings the new file's owner along; without an order to change it, it stays.
 	b.WriteString("if [ -z \"$own\" ] && [ -e \"$up/$t\" ]; then own=$(stat -c %u:%g -- \"$up/$t\" 2>/dev/null)\n" +
 		"[ \"$own\" = \"$(stat -c %u:%g -- \"./$b\" 2>/dev/null)\" ] && own=; fi\n")
 	b.WriteString("if [ -n \"$own\" ]; then e=$(chown -h -- \"$own\" \"./$b\" 2>&1) || refuse \"$e\"; fi\n")
-	if mode == 0 {
+	if put.Mode == 0 {
 		b.WriteString(keptMode)
 	} else {
-		fmt.Fprintf(&b, "m=%04o\n", mode)
+		fmt.Fprintf(&b, "m=%04o\n", put.Mode)
 	}
 	b.WriteString("e=$(chmod \"$m\" \"./$b\" 2>&1) || refuse \"$e\"\n")
 	if check != "" {
@@ -97,20 +131,25 @@ func finishScript(part, path, check string, early bool, owner, backup string, mo
 		}
 		fmt.Fprintf(&b, "{ s=$(sum \"./$b\") || refuse \"its hash cannot be computed\"\n[ \"${s%%%% *}\" = %s ] || { leave; exit 72; }; }\n", check)
 	}
-	if backup != "" {
+	if put.Backup != "" {
 		fmt.Fprintf(&b, "if [ -f \"$up/$t\" ] && [ ! -L \"$up/$t\" ]; then old=\"$up/$t\"%s; [ -d \"$old\" ] && refuse \"$old is a directory\"\n"+
 			"e=$(cp -pP -- \"$up/$t\" \"./$b.old\" 2>&1) || refuse \"$e\"\n"+
 			"[ -f \"./$b.old\" ] && [ ! -L \"./$b.old\" ] || refuse \"$f was replaced by another user\"\n"+
-			"e=$(mv $move -- \"./$b.old\" \"$old\" 2>&1) || refuse \"$e\"; fi\n", quote(backup))
+			"e=$(mv $move -- \"./$b.old\" \"$old\" 2>&1) || refuse \"$e\"; fi\n", quote(put.Backup))
 	}
 	b.WriteString("sync -- \"./$b\" 2>/dev/null\n")
 	b.WriteString("e=$(mv $move -- \"./$b\" \"$up/$t\" 2>&1) || refuse \"$e\"\n[ -z \"$w\" ] || leave\nexit 0\n")
 	return b.String()
 }
 
-// removeScript removes the rest of a transfer that failed.
-func removeScript(part string) string {
-	return fmt.Sprintf("p=%s; b=${p##*/}; rm -f -- \"$p\" \"$p.d/$b\" \"$p.d/$b.old\"; [ ! -d \"$p.d\" ] || rmdir -- \"$p.d\"", quote(part))
+// removeScript removes the rest of a transfer that failed, and of those before it: the disk may be
+// full of them.
+func removeScript(part, host string, put Put) string {
+	script := fmt.Sprintf("p=%s; b=${p##*/}; rm -f -- \"$p\" \"$p.d/$b\" \"$p.d/$b.old\"; [ ! -d \"$p.d\" ] || rmdir -- \"$p.d\"\n", quote(part))
+	if sweep := sweepScript(put.Fence, host); sweep != "" {
+		script += "f=" + quote(put.Path) + "\n" + enterFolder + sweep
+	}
+	return script
 }
 
 // earlySumScript succeeds when the part has the hash. Of the tools it takes the fastest: openssl is

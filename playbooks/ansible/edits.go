@@ -22,10 +22,21 @@ func (t *draft) edited() *doubt {
 	switch {
 	case t.args.node("mode", "owner", "group") != nil:
 		return doubtf("%s with mode, owner or group has no equivalent", t.module).hint(ownAttributes)
-	case t.args.node("validate") != nil:
-		return doubtf("validate has no equivalent").hint("a handler that checks the file before the one that reloads")
 	}
-	return cmpDoubt(t.off("backup", "unsafe_writes"), t.noEnvironment())
+	return cmpDoubt(t.validated(), cmpDoubt(t.off("backup", "unsafe_writes"), t.noEnvironment()))
+}
+
+// validated translates validate: Ansible runs the command without a shell, and replaces one %s.
+func (t *draft) validated() *doubt {
+	command, d := t.literal("", "validate")
+	if d != nil || command == "" {
+		return d
+	}
+	if strings.Count(command, "%") != 1 || !strings.Contains(command, "%s") || shellReads(command) {
+		return doubtf("validate: %s has no equivalent", clip(command)).hint("validate: a command of a shell with %%s, as a param of the step")
+	}
+	t.step.with.add("validate", command)
+	return nil
 }
 
 // created translates create.

@@ -26,6 +26,7 @@ type Params struct {
 	After   string `json:"after,omitempty" jsonschema:"RE2 expression for the line after which a new block goes; by default the end of the file"`
 	Before  string `json:"before,omitempty" jsonschema:"RE2 expression for the line before which a new block goes"`
 	Create  bool   `json:"create,omitempty" jsonschema:"create a file that does not exist"`
+	Checker string `json:"validate,omitempty" turnus:"pattern=^[^\\r\\n]*%s[^\\r\\n]*$" jsonschema:"command that checks the new file before it takes the place of the old one, such as visudo -cf %s; %s is the path of the new file"`
 }
 
 // Validate checks the rules that the schema cannot express.
@@ -99,6 +100,9 @@ The new file is written beside the old one and renamed, if the old one is still 
 another writer changed it in between, the step fails and that change stays. Give the file itself,
 not a link. A file that does not exist fails the step without ` + "`create: true`" + `.
 
+A new file that the command of ` + "`validate`" + ` refuses fails the step, and the old file stays. Check
+mode does not run the command.
+
 A step that fails because of the file counts as a change in check mode if an earlier step would
 change the host, because that step may change the file.
 `
@@ -106,7 +110,7 @@ change the host, because that step may change the file.
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
 	return r.EditText(ctx, sdk.TextEdit{
-		Path: p.Path, Create: p.Create, Remove: p.State == "absent", Part: "block",
+		Path: p.Path, Create: p.Create, Validate: p.Checker, Remove: p.State == "absent", Part: "block",
 		Edit: func(text string) (string, error) {
 			content, err := edit(p, text)
 			if err != nil {

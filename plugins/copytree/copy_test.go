@@ -2,9 +2,12 @@ package copytree
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -148,6 +151,37 @@ func TestAGivenModeClearsSetgid(t *testing.T) {
 			if got := info.Mode() &^ fs.ModeDir; got != want {
 				t.Errorf("mode %q, call %d: the folder has %v, expected %v", mode, i, got, want)
 			}
+		}
+	}
+}
+
+// A signal to the script and its program, as of a host that ends what a killed worker left running,
+// leaves no folder behind. Others may write to the folder of the host, so that each file is put in
+// place by a folder of its own.
+func TestASignalLeavesNoFolder(t *testing.T) {
+	path := os.Getenv("PATH")
+	for _, c := range []struct{ program, script, want string }{
+		{"tar", "kill -TERM $PPID $$", "old"},
+		{"mkdir", "PROGRAM \"$@\"\nkill -TERM $PPID $$", "old"},
+		{"mkdir", "PROGRAM \"$@\"\ncase $* in *copy) ;; *) kill -TERM $PPID $$ ;; esac", "old"},
+		{"mv", "kill -TERM $PPID $$", "old"},
+		{"mv", "PROGRAM \"$@\"\nkill -TERM $PPID $$", "old"},
+		{"rm", "kill -TERM $PPID $$\nexec PROGRAM \"$@\"", "text"},
+	} {
+		dir, bin := t.TempDir(), t.TempDir()
+		found, err := exec.LookPath(c.program)
+		if err := errors.Join(err, os.Chmod(dir, 0o777), os.WriteFile(dir+"/a", []byte("old"), 0o644),
+			os.WriteFile(filepath.Join(bin, c.program), []byte("#!/bin/sh\n"+strings.ReplaceAll(c.script, "PROGRAM", found)+"\n"), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", bin+":"+path)
+		kit := plugintest.New(t, Def()).Artifact("files/a", "text")
+		kit.Host("r1").Local()
+		got := kit.Run(sdk.With{"source": "files", "path": dir})
+		t.Setenv("PATH", path)
+		names, err := os.ReadDir(dir)
+		if content, _ := os.ReadFile(dir + "/a"); got.Outcome != "failed" || len(names) != 1 || string(content) != c.want || err != nil {
+			t.Errorf("%s: %s (%s): the folder has %v, and the file %q, %v", c.program, got.Outcome, got.Reason, names, content, err)
 		}
 	}
 }

@@ -39,13 +39,21 @@ exit 0
 // files are made, put in place, set, removed. The login may be root, and a folder may belong to
 // another user, who exchanges its entries for links at any moment. So each folder is entered and
 // compared with its path, and names are relative to it. Where others can also give names, files are
-// held in a folder $w inside it, which only this login can enter.
+// held in a folder $w inside it, which only this login can enter. A signal ends the script at any
+// moment: clear ignores a second one, and so do its programs, so both folders go.
 const doScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `fail() { echo "$1" >&2; exit 1; }
 is() { [ "$(pwd -P)" = "$1" ]; }
 own() { set -- $(ls -ldn .); case $1 in drwx------* | drwx--S---*) [ -O . ] ;; *) false ;; esac; }
 trusted() { set -- $(ls -ldn .); [ "$3" = 0 ] || [ -O . ] && case $1 in d????w*|d???????w*) false ;; esac; }
 moved() { for m in -fT -fh; do mv $m "$1" "$2" 2>/dev/null && return; done; false; }
-clear() { cd -P "$base" && is "$base" || return; [ ! -d "./$s" ] || (cd -P "./$s" && is "$base/$s" && own && rm -rf ./new ./ops); rmdir "./$s" 2>/dev/null; }
+clear() {
+  trap '' HUP INT TERM
+  [ "${PWD##*/}" != "$w" ] || { rm -f ./x; cd -P ..; }
+  rmdir "./$w" 2>/dev/null
+  cd -P "$base" && is "$base" || return
+  [ ! -d "./$s" ] || (cd -P "./$s" && is "$base/$s" && own && rm -rf ./new ./ops)
+  rmdir "./$s" 2>/dev/null
+}
 command -v tar >/dev/null || fail "the host has no tar: install it with the job type package"
 reach "$p" && base=$(pwd -P) || exit 1
 from=$base/$s

@@ -56,11 +56,17 @@ exit 0
 // over its mode and owner, and is renamed. A file that did not exist gets the mode fresh. It is one
 // round trip.
 func (h *Host) ReplaceText(ctx context.Context, was TextFile, content string, fresh uint32) error {
+	return h.replaceText(ctx, was, content, fresh, "")
+}
+
+// replaceText is ReplaceText of a content that the validate command accepts, if there is one.
+func (h *Host) replaceText(ctx context.Context, was TextFile, content string, fresh uint32, validate string) error {
 	old := ""
 	if was.Exists {
 		old = sum(was.Content)
 	}
-	vars := fmt.Sprintf("p=%s w=.turnus-%s old=%s new=%s m=%04o\n", Quote(was.Path), strings.ToLower(rand.Text()), old, sum(content), fresh)
+	vars := fmt.Sprintf("p=%s w=.turnus-%s old=%s new=%s m=%04o v=%s\n",
+		Quote(was.Path), strings.ToLower(rand.Text()), old, sum(content), fresh, Quote(shell.ValidateCommand(validate)))
 	if err := h.Short(ctx, Command{Run: vars + replaceTextScript, Stdin: strings.NewReader(content)}).Err(); err != nil {
 		return fmt.Errorf("writing %s: %w", was.Path, err)
 	}
@@ -73,13 +79,17 @@ func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(tex
 // the folder around it may belong to a user who exchanges files for links. The copy that gives mode
 // and owner is compared with the old hash. A signal ends the script at any moment: leave ignores a
 // second one, and so do its programs, so the folder goes.
-const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `t=${p##*/} up=.
+const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Valid + `t=${p##*/} up=.
 leave() { trap '' HUP INT TERM; [ $up = . ] || { rm -f ./x; cd ..; }; rmdir "./$w" 2>/dev/null; }
 fail() { echo "$1" >&2; exit 1; }
 sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; elif command -v shasum >/dev/null 2>&1; then shasum -a 256; else openssl dgst -sha256 -r; fi; }
 is() { s=$(sum <"$2") && [ "${s%% *}" = "$1" ]; }
 owner() { set -- $(ls -ldn "$1"); echo "$1 $3 $4"; }
 moved() { for f in -fT -fh; do mv $f ./x "../$t" 2>/dev/null && return; done; [ ! -d "../$t" ] && mv -f ./x "../$t"; }
+checked() {
+  valid x || fail "$why"
+  [ -z "$v" ] || is "$new" ./x || fail "the validate command changed the new file: nothing was written"
+}
 changed="another writer changed the file since it was read: nothing was written; run the step again"
 enter "${p%/*}/" || exit 1
 trap leave EXIT; trap 'exit 1' HUP INT TERM
@@ -98,11 +108,12 @@ fi
 cat >./x || fail "the new content was not written: the disk may be full"
 is "$new" ./x || fail "the new content did not arrive whole"
 if [ -z "$old" ]; then
-  chmod "$m" ./x && ln ./x "../$t" 2>/dev/null && exit
+  chmod "$m" ./x && checked && ln ./x "../$t" 2>/dev/null && exit
   [ ! -e "../$t" ] && [ ! -L "../$t" ] || fail "$changed"
   moved; exit
 fi
 o=$(ls -ld "../$t"); case $o in ??-*) chmod u-w ./x ;; esac
+checked
 is "$old" "../$t" || fail "$changed"
 moved || fail "the new file cannot take the place of the old one"
 `
@@ -115,9 +126,12 @@ const (
 // TextEdit is a change of one text file on the host.
 type TextEdit struct {
 	Path   string
-	Create bool   // make the file if it does not exist
-	Remove bool   // the edit only removes text: a file that does not exist needs no change
-	Part   string // what the edit sets, as "line": named in place of a diff that may hold secrets
+	Create bool // make the file if it does not exist
+	Remove bool // the edit only removes text: a file that does not exist needs no change
+	// Validate is a command that checks the new file before it takes the place of the old one; %s is
+	// its path. "" is none. It does not run in check mode.
+	Validate string
+	Part     string // what the edit sets, as "line": named in place of a diff that may hold secrets
 	// Edit returns the new content of the file, or an error that says why it cannot be edited.
 	Edit func(content string) (string, error)
 }
@@ -157,5 +171,5 @@ func (r *Run[P, S]) EditText(ctx context.Context, e TextEdit) error {
 	if r.Check {
 		return nil
 	}
-	return r.Host().ReplaceText(ctx, was, content, mode)
+	return r.Host().replaceText(ctx, was, content, mode, e.Validate)
 }

@@ -96,6 +96,51 @@ func TestReplaceText(t *testing.T) {
 	}
 }
 
+// A command checks the new file before it replaces the old one. Control: one that accepts.
+func TestEditTextThatIsValidated(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, validate, outcome, want string
+	}{
+		"accepted":           {"a\n", "grep -q '!' %s && test -f %s", "changed", "a\n!"},
+		"a new one accepted": {"", "grep -q '!' '%s' && test -f \"%s\"", "changed", "!"},
+		"refused":            {"a\n", "echo line 7 is wrong >&2; grep -q nothing %s", "failed", "a\n"},
+		"a new one refused":  {"", "echo line 7 is wrong; echo, as it seems; false %s", "failed", ""},
+		"changed":            {"a\n", "echo line 7 is wrong >>%s", "failed", "a\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "it's a folder")
+			path := filepath.Join(dir, "f")
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if c.before != "" {
+				if err := os.WriteFile(path, []byte(c.before), 0o640); err != nil {
+					t.Fatal(err)
+				}
+			}
+			kit := plugintest.New(t, sdk.Job("test.valid", func(ctx context.Context, r *sdk.Run[editParams, sdk.NoState]) error {
+				return r.EditText(ctx, sdk.TextEdit{
+					Path: r.Params.Path, Create: true, Validate: c.validate,
+					Edit: func(text string) (string, error) { return text + "!", nil },
+				})
+			}))
+			kit.Host("r1").Local()
+			got := kit.Run(sdk.With{"path": path})
+			if got.Outcome != c.outcome || (c.outcome == "failed") != (strings.Contains(got.Reason, "line 7 is wrong") || strings.Contains(got.Reason, "changed the new file")) {
+				t.Errorf("%s (%s), expected %s", got.Outcome, got.Reason, c.outcome)
+			}
+			if content, _ := os.ReadFile(path); string(content) != c.want {
+				t.Errorf("the file is %q, expected %q", content, c.want)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
 // A step fails if its host lacks something. In check mode that is a change behind a step that would
 // change the host, and only there.
 func TestLacks(t *testing.T) {

@@ -42,11 +42,19 @@ exit 0
 
 // doScript unpacks to $n, which only this login can enter, checks what it got, and puts it in the
 // place of the old folder. Names are read from the list of the archive. Links are checked where
-// they lie: no list says exactly what they are.
+// they lie: no list says exactly what they are. A signal ends the script at any moment: leave ignores
+// a second one, and so do its programs. Then the old folder is at its place, or the new one is whole.
 const doScript = sumScript + `umask 022
 refuse() { echo "$1" >&2; exit 65; }
 fail() { echo "$1" >&2; exit 1; }
-trap 'rm -rf "$n"' EXIT
+back=
+leave() {
+  trap '' HUP INT TERM
+  cd /
+  if [ "$back" ]; then if [ -e "$p" ]; then rm -rf "$o"; else mv "$o" "$p"; fi; fi
+  rm -rf "$n"
+}
+trap leave EXIT
 trap 'exit 1' HUP INT TERM
 rm -rf "$n" || exit 1
 if [ "$done" = true ]; then rm -rf "$o"; exit; fi
@@ -92,7 +100,8 @@ if [ -d "$p" ]; then
   rm -rf "$o" || exit 1
 fi
 [ -z "$owner" ] || chown -R -h "$owner" "$x" || exit 1
-if [ -d "$p" ]; then mv "$p" "$o" || exit 1; fi
-mv "$x" "$p" || { mv "$o" "$p"; exit 1; }
+if [ -d "$p" ]; then back=1; mv "$p" "$o" || exit 1; fi
+mv "$x" "$p" || exit 1
+trap '' HUP INT TERM
 rm -rf "$o"
 `

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -97,3 +98,47 @@ func TestFaultS2RootUnpacksInNoFolderOfOthers(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// shim puts a program before the others of PATH, which does more than the one of its name.
+func shim(t *testing.T, program, script string) {
+	t.Helper()
+	found, err := exec.LookPath(program)
+	bin := t.TempDir()
+	if err := errors.Join(err, os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+strings.ReplaceAll(script, "PROGRAM", found)+"\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+}
+
+// A signal to the script and its program, as of a host that ends what a killed worker left running,
+// leaves the old folder at its place or the new one, and nothing beside it.
+func TestASignalLeavesAWholeFolder(t *testing.T) {
+	for program, c := range map[string]struct{ script, want string }{
+		"tar":   {"PROGRAM \"$@\"\nkill -TERM $PPID $$", "old"},
+		"mv":    {"PROGRAM \"$@\"\nkill -TERM $PPID $$", "old"},
+		"rm":    {"case $* in *.turnus-old) [ ! -d \"$2\" ] || kill -TERM $PPID $$ ;; esac\nexec PROGRAM \"$@\"", "new"},
+		"chmod": {"kill -TERM $PPID $$", "old"},
+	} {
+		t.Run(program, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, name := range []string{"old", "new"} {
+				var archive bytes.Buffer
+				w := tar.NewWriter(&archive)
+				if err := errors.Join(w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: 1}), second(w.Write([]byte("x"))), w.Close()); err != nil {
+					t.Fatal(err)
+				}
+				if name == "new" {
+					shim(t, program, c.script)
+				}
+				kit := plugintest.New(t, Def()).Artifact("a.tar", archive.String())
+				kit.Host("r1").Local()
+				got := kit.Run(sdk.With{"source": "a.tar", "path": dir + "/app"})
+				t.Logf("%s: %s (%s)", name, got.Outcome, got.Reason)
+			}
+			beside, err := os.ReadDir(dir)
+			if _, missing := os.Stat(dir + "/app/" + c.want); err != nil || missing != nil || len(beside) != 1 {
+				t.Errorf("the folder holds %v, %v, %v", beside, err, missing)
+			}
+		})
+	}
+}

@@ -3,6 +3,8 @@
 // The package must not know which script uses it.
 package shell
 
+import "strings"
+
 // Enter is a script that defines the functions enter and reach. Both go to the folder of an
 // absolute path; reach makes the folders that do not exist.
 //
@@ -85,3 +87,22 @@ const Hidden = `hidden() {
   echo "$d cannot be entered by this login: run the step with become: true" >&2
 }
 `
+
+// Valid is a script that defines the function valid. It runs the command $v, as [ValidateCommand]
+// makes it, on a file of the working directory. If the command refuses the file, valid fails and
+// sets $why. Without a command it succeeds.
+//
+// The command runs in /: a file that it leaves would keep the folder of the new file.
+const Valid = `valid() {
+  [ "$v" ] || return 0
+  why=$(f=$PWD/$1; export f; cd / && /bin/sh -c "$v" </dev/null 2>&1) && return
+  why="the validate command refused the new file, nothing was written: $(printf '%s' "$why" | tr '\n' ' ')"
+  false
+}
+`
+
+// ValidateCommand returns the command with the variable of the file in place of each %s, which may
+// have quotes around it.
+func ValidateCommand(command string) string {
+	return strings.NewReplacer("'%s'", `"$f"`, `"%s"`, `"$f"`, "%s", `"$f"`).Replace(command)
+}
