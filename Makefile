@@ -136,6 +136,9 @@ bench: build ## every figure of docs/benchmarks.md
 	bin/turnus admin bench schedules
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./core/... ./plugins/... ./playbooks/...
 
+bench-peers: build ## the queue of Turnus and asynq in turns on one Redis: medians of ROUNDS=3, ratios; JOBS=N of asynq's throughput rows
+	$(SHIPPED) $(GO) -C .tools/peers run . -rounds $(or $(ROUNDS),3) -jobs $(or $(JOBS),50000) $(CURDIR)/bin/turnus
+
 pictures: build deps ## record docs/pictures/run.svg from turnus demo, and pages from Chromium over simulated hosts
 	$(SHIPPED) $(GO) -C .tools/pictures run . -out $(CURDIR)/docs/pictures/run.svg $(CURDIR)/bin/turnus demo
 	@mkdir -p dist/shots
@@ -190,4 +193,4 @@ container-check: ## build the image and run it as its user would (root, podman)
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test test-labs race check-s3 check-acme check-vault check-tls check-ansible lab-firewall lab-dnssec lab-firmware chaos flake fuzz lint generate verify vuln bench pictures readme check release package package-check container-tree engine container container-archive container-check clean
+.PHONY: help build up demo deps test test-labs race check-s3 check-acme check-vault check-tls check-ansible lab-firewall lab-dnssec lab-firmware chaos flake fuzz lint generate verify vuln bench bench-peers pictures readme check release package package-check container-tree engine container container-archive container-check clean

@@ -8,7 +8,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/engine"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/snapshot"
 )
 
@@ -38,7 +37,7 @@ func (c *Controller) once(ctx context.Context, l *poll) error {
 func (c *Controller) elect(ctx context.Context, l *poll, step int) error {
 	first, err := c.onceNote(ctx, l, step, snapshot.OnceFirst)
 	if errors.Is(err, core.ErrNotFound) { // they post it again
-		return c.signalOnce(ctx, l, step, queue.OnceElect)
+		return c.signalOnce(ctx, l, step, snapshot.AwaitElect)
 	}
 	if err != nil {
 		return err
@@ -74,7 +73,7 @@ func (c *Controller) elect(ctx context.Context, l *poll, step int) error {
 	if err := c.shareOnce(ctx, l, step); err != nil {
 		return err
 	}
-	return c.signalOnce(ctx, l, step, queue.OnceElect)
+	return c.signalOnce(ctx, l, step, snapshot.AwaitElect)
 }
 
 // endedOnce reports whether a job has ended, and calls nothing any more.
@@ -88,14 +87,14 @@ func (c *Controller) passOver(ctx context.Context, l *poll, step int) error {
 	if _, err := c.cfg.Board.Post(ctx, snapshot.OnceFirst.Document(l.run.ID, step), nil, time.Second); err != nil {
 		return err
 	}
-	return c.signalOnce(ctx, l, step, queue.OnceElect)
+	return c.signalOnce(ctx, l, step, snapshot.AwaitElect)
 }
 
 // keepOnce writes down the result of a step with once.
 func (c *Controller) keepOnce(ctx context.Context, l *poll, step int) error {
 	called, err := c.onceNote(ctx, l, step, snapshot.OnceCalled)
 	if errors.Is(err, core.ErrNotFound) { // its host posts it again
-		return c.signalOnce(ctx, l, step, queue.OnceCalled)
+		return c.signalOnce(ctx, l, step, snapshot.AwaitKeep)
 	}
 	if err != nil {
 		return err
@@ -115,7 +114,7 @@ func (c *Controller) keepOnce(ctx context.Context, l *poll, step int) error {
 	if err := c.shareOnce(ctx, l, step); err != nil {
 		return err
 	}
-	return errors.Join(c.signalOnce(ctx, l, step, queue.OnceCalled), c.signalOnce(ctx, l, step, queue.OnceResult))
+	return errors.Join(c.signalOnce(ctx, l, step, snapshot.AwaitKeep), c.signalOnce(ctx, l, step, snapshot.AwaitResult))
 }
 
 // shareOnce posts for the workers what the ledger has of a step with once.
@@ -137,8 +136,8 @@ func (c *Controller) shareOnce(ctx context.Context, l *poll, step int) error {
 	return err
 }
 
-func (c *Controller) signalOnce(ctx context.Context, l *poll, step int, phase queue.OncePhase) error {
-	_, err := c.cfg.Queue.Signal(ctx, l.run.ID, queue.OnceEvent(step, phase))
+func (c *Controller) signalOnce(ctx context.Context, l *poll, step int, phase snapshot.OncePhase) error {
+	_, err := c.cfg.Queue.Signal(ctx, l.run.ID, snapshot.OnceEvent(step, phase))
 	if errors.Is(err, core.ErrNotFound) {
 		return nil // the run has ended
 	}

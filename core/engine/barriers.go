@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // A run with barriers is gone through in passes: pass 0 up to the first barrier, pass n behind
@@ -39,7 +39,7 @@ func (d *decider) readBarriers() bool {
 		return false
 	}
 	for event, n := range d.Awaited {
-		if barrier, class, ok := queue.ParseTurn(event); ok && n > 0 && barrier < len(d.atBarrier) && class < len(t.Classes) {
+		if barrier, class, ok := snapshot.ParseTurn(event); ok && n > 0 && barrier < len(d.atBarrier) && class < len(t.Classes) {
 			d.atBarrier[barrier][class] = n
 		}
 	}
@@ -182,9 +182,9 @@ func (d *decider) passOn() (moved bool) {
 			ready, why := d.mayFollow(barrier, class)
 			switch {
 			case why != "":
-				d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(barrier, class), Reason: core.Because(core.BarrierClosed, why)})
+				d.do(Action{Kind: Dismiss, Signal: snapshot.TurnEvent(barrier, class), Reason: core.Because(core.BarrierClosed, why)})
 			case ready:
-				d.do(Action{Kind: Signal, Signal: queue.TurnEvent(barrier, class)})
+				d.do(Action{Kind: Signal, Signal: snapshot.TurnEvent(barrier, class)})
 			default:
 				continue
 			}
@@ -247,7 +247,7 @@ func (d *decider) keepClosed(pass, bad int) {
 	n := 0
 	for barrier := pass; barrier < len(d.atBarrier); barrier++ {
 		for _, class := range slices.Sorted(maps.Keys(d.atBarrier[barrier])) {
-			d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(barrier, class), Reason: core.Because(core.BarrierClosed, why)})
+			d.do(Action{Kind: Dismiss, Signal: snapshot.TurnEvent(barrier, class), Reason: core.Because(core.BarrierClosed, why)})
 			n += d.atBarrier[barrier][class]
 		}
 	}

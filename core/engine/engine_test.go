@@ -11,6 +11,7 @@ import (
 	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -208,7 +209,7 @@ func TestNextWaitsForRecords(t *testing.T) {
 
 // Each row is four hosts behind a barrier, of which some wait at it.
 func TestNextAtABarrier(t *testing.T) {
-	one, two := queue.TurnEvent(1, 0), queue.TurnEvent(1, 1)
+	one, two := snapshot.TurnEvent(1, 0), snapshot.TurnEvent(1, 1)
 	oneAndOne := []queue.FinishedJobs{{Count: 1, Outcome: core.Changed}, {Index: 1, Count: 1, Outcome: core.Failed}}
 	for name, c := range map[string]struct {
 		after    string

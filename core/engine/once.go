@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // Once is the record of a step with once in the ledger: the job whose host calls it.
@@ -34,7 +35,7 @@ func (d *decider) once() (stops bool) {
 		d.until(d.Now.Add(askAgain))
 	}
 	for _, event := range slices.Sorted(maps.Keys(d.Awaited)) {
-		step, phase, ok := queue.ParseOnce(event)
+		step, phase, ok := snapshot.ParseOnce(event)
 		if !ok || d.Awaited[event] == 0 {
 			continue
 		}
@@ -42,11 +43,11 @@ func (d *decider) once() (stops bool) {
 		switch {
 		case o.Known:
 			d.do(Action{Kind: Share, Step: step, Signal: event})
-		case phase == queue.OnceCalled:
+		case phase == snapshot.AwaitKeep:
 			d.do(Action{Kind: Keep, Step: step})
-		case phase == queue.OnceElect && !elected:
+		case phase == snapshot.AwaitElect && !elected:
 			d.do(Action{Kind: Elect, Step: step})
-		case phase == queue.OnceElect:
+		case phase == snapshot.AwaitElect:
 			d.do(Action{Kind: Share, Step: step, Signal: event})
 		}
 	}

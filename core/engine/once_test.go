@@ -10,11 +10,12 @@ import (
 	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // Each row is a run of ten hosts whose second step has once, and what follows in it.
 func TestOnce(t *testing.T) {
-	elect, called, result := queue.OnceEvent(1, queue.OnceElect), queue.OnceEvent(1, queue.OnceCalled), queue.OnceEvent(1, queue.OnceResult)
+	elect, called, result := snapshot.OnceEvent(1, snapshot.AwaitElect), snapshot.OnceEvent(1, snapshot.AwaitKeep), snapshot.OnceEvent(1, snapshot.AwaitResult)
 	elected, known := []engine.Once{{Step: 1, Job: 3}}, []engine.Once{{Step: 1, Job: 3, Known: true}}
 	ended := func(job int, o core.Outcome) []queue.FinishedJobs {
 		return []queue.FinishedJobs{{Index: job, Count: 1, Outcome: o}}
@@ -34,7 +35,7 @@ func TestOnce(t *testing.T) {
 		"a ledger without the election":  {awaited: map[string]int{called: 1}, want: "keep 1"},
 		"the result is known":            {once: known, awaited: map[string]int{called: 1, elect: 2, result: 6}, want: "share 1 " + called + ", share 1 " + elect + ", share 1 " + result},
 		"nobody waits any more":          {once: known, awaited: map[string]int{result: 0}},
-		"another step":                   {awaited: map[string]int{queue.OnceEvent(0, queue.OnceElect): 1}, want: "elect 0"},
+		"another step":                   {awaited: map[string]int{snapshot.OnceEvent(0, snapshot.AwaitElect): 1}, want: "elect 0"},
 		"an event of a job type":         {awaited: map[string]int{"turnus:once/1/": 1, "once/1/elect": 1, "turnus:once/01/elect": 1}},
 		"the host failed":                {once: elected, awaited: map[string]int{result: 9}, recorded: ended(3, core.Failed), want: "stop: step b is called once, by host h0003, which ended as failed: see to h0003, and retry the run"},
 		"the host ended before the call": {once: elected, recorded: ended(3, core.Unreachable), want: "stop: step b is called once, by host h0003, which ended as unreachable: see to h0003, and retry the run"},

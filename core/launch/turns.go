@@ -3,7 +3,6 @@ package launch
 import (
 	"slices"
 
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
@@ -75,7 +74,7 @@ func (l *Launch) Passes() [][2]int {
 // answered; ok is false where none does.
 func (l *Launch) NextWave(awaited map[string]int) (wave int, ok bool) {
 	for event := range awaited {
-		barrier, class, turn := queue.ParseTurn(event)
+		barrier, class, turn := snapshot.ParseTurn(event)
 		if !turn || barrier == 0 || l.Snapshot.Turns == nil || class >= len(l.Snapshot.Turns.Classes) {
 			continue
 		}

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -174,34 +173,6 @@ func WhyPending(code core.ReasonCode, inFlight, bound int) core.Reason {
 // WhyCleanup returns for Explain that a job of a run that has ended is still to be leased.
 func WhyCleanup() core.Reason {
 	return core.Because(core.RunOver, "waits for a worker to run its cleanup: its run has ended")
-}
-
-// WhySuspended returns for Explain what a suspended job waits for, beside a time.
-func WhySuspended(event string) core.Reason {
-	switch event {
-	case "":
-		return core.Because(core.ByJobType, "suspended by its job type")
-	case EventWindow:
-		return core.Because(core.WindowClosed, "waits for its maintenance window")
-	case EventGuest:
-		return core.Because(core.GuestHeld, "waits for the host of a step with on, which has another guest")
-	}
-	if _, phase, ok := ParseOnce(event); ok {
-		return core.Because(core.AwaitsOnce, whyOnce[phase])
-	}
-	switch barrier, _, ok := ParseTurn(event); {
-	case ok && barrier == 0:
-		return core.Because(core.AtBarrier, "waits for the hosts that go before its own")
-	case ok:
-		return core.Because(core.AtBarrier, "waits until every host of its run has done the steps before, and for its wave")
-	}
-	return core.Because(core.AwaitsSignal, "suspended by its job type until event "+strconv.Quote(event))
-}
-
-var whyOnce = map[OncePhase]string{
-	OnceElect:  "waits until it is on record which host of its run calls the step",
-	OnceCalled: "has called the step for its run, and waits until the result is on record",
-	OnceResult: "waits until another host of its run has called the step, which has once",
 }
 
 // Status is a run's progress. Total = Pending + Blocked + InFlight + Waiting + Suspended + sum of

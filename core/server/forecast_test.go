@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // ended records results of a run whose step took so long on each host.
@@ -172,11 +173,15 @@ func TestExplainNamesTheHostThatCallsOnce(t *testing.T) {
 		leases = append(leases, r.Leases...)
 		return len(leases) > 0
 	})
-	_, err = b.queue.Turn(t.Context(), queue.Turn{Session: session, Acks: []queue.Ack{{Job: leases[0].Job, Token: leases[0].Token, Kind: queue.AckSuspend, Event: queue.OnceEvent(0, queue.OnceResult)}}})
+	_, err = b.queue.Turn(t.Context(), queue.Turn{Session: session, Acks: []queue.Ack{{Job: leases[0].Job, Token: leases[0].Token, Kind: queue.AckSuspend, Event: snapshot.OnceEvent(0, snapshot.AwaitResult)}}})
 	must(t, err)
 	e := want[api.Explanation](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/jobs/0/explain", nil), http.StatusOK)
 	if e.ReasonCode != core.AwaitsOnce || len(e.Blocks) == 0 || !strings.Contains(e.Blocks[0].Text, "host acme-2 calls step first") {
 		t.Errorf("%+v", e)
+	}
+	waits := want[struct{ Items []api.Wait }](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/waits", nil), http.StatusOK).Items
+	if !slices.ContainsFunc(waits, func(w api.Wait) bool { return w.Code == core.AwaitsOnce && w.Reason == e.Reason }) {
+		t.Errorf("waits %+v, expected the reason of the job", waits)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 func (s *Server) jobs() {
@@ -118,7 +120,7 @@ func (s *Server) standing(ctx context.Context, scope ledger.Scope, run *ledger.R
 	if s.cfg.Controller.Away() != nil || ctx.Err() != nil {
 		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer", ReasonCode: core.QueueAway}
 	}
-	why, err := s.cfg.Queue.Explain(ctx, id)
+	why, err := s.whyWaits(ctx, id)
 	switch {
 	case errors.Is(err, core.ErrNotFound):
 		return api.Explanation{State: api.JobQueued, Reason: "its run is not in the queue: a server puts it there again", ReasonCode: core.NotQueued}
@@ -126,6 +128,15 @@ func (s *Server) standing(ctx context.Context, scope ledger.Scope, run *ledger.R
 		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer", ReasonCode: core.QueueAway}
 	}
 	return api.Explanation{State: why.State, Reason: why.Reason.Text() + s.holder(ctx, scope, why.Holder), ReasonCode: why.Reason.Code(), Until: why.Until}
+}
+
+// whyWaits returns where a job is by the queue, with the reason of a suspended one.
+func (s *Server) whyWaits(ctx context.Context, id core.JobID) (queue.Explanation, error) {
+	why, err := s.cfg.Queue.Explain(ctx, id)
+	if why.State == core.Suspended {
+		why.Reason = snapshot.WhyWaits(why.Event)
+	}
+	return why, err
 }
 
 // holder names the job that another waits for, to a caller who may see its run.

@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 func (s *Server) runs() {
@@ -223,7 +224,7 @@ func (s *Server) atBarrier(ctx context.Context, id string) (wave int, waits bool
 		return 0, false
 	}
 	for event, n := range seen.Awaited {
-		gate, _, ok := queue.ParseTurn(event)
+		gate, _, ok := snapshot.ParseTurn(event)
 		waits = waits || ok && gate > 0 && n > 0
 	}
 	if !waits {

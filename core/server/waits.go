@@ -115,7 +115,7 @@ func (s *Server) explainAll(ctx context.Context, run *ledger.Run, indexes []int)
 	for part := range askTogether {
 		asking.Go(func() {
 			for i := part; i < len(indexes); i += askTogether {
-				why, err := s.cfg.Queue.Explain(ctx, core.JobID{Run: run.ID, Index: indexes[i]})
+				why, err := s.whyWaits(ctx, core.JobID{Run: run.ID, Index: indexes[i]})
 				if err == nil {
 					all[i] = why
 				}

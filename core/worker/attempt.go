@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redact"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -327,7 +328,7 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 	case err == nil && out.Suspended:
 		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, false
 		return &leaseEnd{
-			kind: queue.AckSuspend, step: a.name, code: queue.WhySuspended(out.Signal).Code(), reason: out.Reason,
+			kind: queue.AckSuspend, step: a.name, code: snapshot.WhyWaits(out.Signal).Code(), reason: out.Reason,
 			after: max(out.ResumeAfter, leastPause), event: out.Signal, keepLocks: out.KeepLocks,
 		}
 	case crashed && out.Effects != host.EffectsNone && onLost(a.typ) == queue.LostHold:

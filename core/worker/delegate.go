@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -104,7 +105,7 @@ func (a *attempts) awaitGuest(err error) *leaseEnd {
 		why = core.Because(core.QueueAway, "the queue does not report whether host "+a.host.Name+" has another guest: "+core.ErrorText(err))
 	}
 	return &leaseEnd{
-		kind: queue.AckSuspend, step: a.name, code: why.Code(), reason: why.Text(), event: queue.EventGuest, keepLocks: true,
+		kind: queue.AckSuspend, step: a.name, code: why.Code(), reason: why.Text(), event: snapshot.EventGuest, keepLocks: true,
 		after: leastPause + rand.N(leastPause), //nolint:gosec // spread, no secret
 	}
 }

@@ -187,8 +187,8 @@ func (m *machine) waitAtBarrier(step int) *leaseEnd {
 	for ; s.Passed <= t.Barrier(step); s.Passed++ {
 		if t.Waits(s.Passed, class) {
 			s.AtBarrier = true
-			event := queue.TurnEvent(s.Passed, class)
-			why := queue.WhySuspended(event)
+			event := snapshot.TurnEvent(s.Passed, class)
+			why := snapshot.WhyWaits(event)
 			return &leaseEnd{kind: queue.AckSuspend, step: stepName(m.prog.playbook.Steps[step]), code: why.Code(), reason: why.Text(), event: event}
 		}
 	}

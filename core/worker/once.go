@@ -74,7 +74,7 @@ func (m *machine) electedOnce(i int, name string) (*snapshot.Once, *leaseEnd) {
 	case v != nil:
 		return nil, v
 	case o != nil && o.Job != own:
-		return nil, m.waitOnce(i, queue.OnceResult)
+		return nil, m.waitOnce(i, snapshot.AwaitResult)
 	case o != nil:
 		return nil, m.calledBefore(i, name)
 	}
@@ -82,7 +82,7 @@ func (m *machine) electedOnce(i int, name string) (*snapshot.Once, *leaseEnd) {
 	if err != nil {
 		return nil, m.noBoard(name, err)
 	}
-	return nil, m.waitOnce(i, queue.OnceElect)
+	return nil, m.waitOnce(i, snapshot.AwaitElect)
 }
 
 // calledBefore makes a host that is to call the step wait, if a worker that ended since has posted
@@ -90,7 +90,7 @@ func (m *machine) electedOnce(i int, name string) (*snapshot.Once, *leaseEnd) {
 func (m *machine) calledBefore(i int, name string) *leaseEnd {
 	o, v := m.note(i, name, snapshot.OnceCalled)
 	if o != nil {
-		return m.waitOnce(i, queue.OnceCalled)
+		return m.waitOnce(i, snapshot.AwaitKeep)
 	}
 	return v
 }
@@ -113,7 +113,7 @@ func (m *machine) tellOnce(i int) *leaseEnd {
 	for {
 		err := m.post(context.WithoutCancel(m.job.ctx), i, snapshot.OnceCalled, o)
 		if err == nil {
-			return m.waitOnce(i, queue.OnceCalled)
+			return m.waitOnce(i, snapshot.AwaitKeep)
 		}
 		if v, stop := m.between(m.state.Called.Name); stop {
 			return &v
@@ -126,9 +126,9 @@ func (m *machine) tellOnce(i int) *leaseEnd {
 }
 
 // waitOnce suspends the job until the ledger knows more of a step with once.
-func (m *machine) waitOnce(i int, phase queue.OncePhase) *leaseEnd {
-	event := queue.OnceEvent(i, phase)
-	why := queue.WhySuspended(event)
+func (m *machine) waitOnce(i int, phase snapshot.OncePhase) *leaseEnd {
+	event := snapshot.OnceEvent(i, phase)
+	why := snapshot.WhyWaits(event)
 	return &leaseEnd{kind: queue.AckSuspend, step: stepName(m.prog.playbook.Steps[i]), code: why.Code(), reason: why.Text(), event: event}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuetest"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -469,7 +470,7 @@ func TestHostsBehindABastionThatFailedAreLeftAlone(t *testing.T) {
 func TestJobTypeCannotWaitForATurn(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
-			return host.Outcome{Suspended: true, Signal: queue.TurnEvent(1, 0)}, nil
+			return host.Outcome{Suspended: true, Signal: snapshot.TurnEvent(1, 0)}, nil
 		}
 		if r := l.one(oneStep); r.Outcome != core.Failed || !strings.Contains(r.Reason, "the worker's own") {
 			t.Errorf("%+v", r)

@@ -11,7 +11,6 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -62,7 +61,7 @@ func TestOnceIsNotLeftToAHostThatEndsMeanwhile(t *testing.T) {
 			if dismissed > 0 {
 				return
 			}
-			n, err := l.q.Dismiss(context.Background(), "r1", queue.OnceEvent(1, queue.OnceElect), "gone")
+			n, err := l.q.Dismiss(context.Background(), "r1", snapshot.OnceEvent(1, snapshot.AwaitElect), "gone")
 			if err != nil {
 				l.Error(err)
 			}
@@ -92,7 +91,7 @@ func TestOnceIsLeftToTheHostOfAnotherServer(t *testing.T) {
 				_, _, err = l.ledger.ElectOnce(context.Background(), &run, 1, 3)
 			}
 			if err == nil {
-				_, err = l.q.Dismiss(context.Background(), "r1", queue.OnceEvent(1, queue.OnceElect), "gone")
+				_, err = l.q.Dismiss(context.Background(), "r1", snapshot.OnceEvent(1, snapshot.AwaitElect), "gone")
 			}
 			if err != nil {
 				l.Error(err)
@@ -133,7 +132,7 @@ func TestOnceIsExplained(t *testing.T) {
 				if err != nil {
 					l.Fatal(err)
 				}
-				if why.Reason.Code() == core.AwaitsOnce && why.State == core.Suspended {
+				if snapshot.WhyWaits(why.Event).Code() == core.AwaitsOnce && why.State == core.Suspended {
 					n++
 				}
 			}

@@ -204,7 +204,7 @@ func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, 
 	}
 	ex := queue.Explanation{Job: id}
 	if j := r.jobs[id.Index]; j != nil {
-		ex.State = j.state
+		ex.State, ex.Event = j.state, j.event
 		ex.Reason, ex.Until, ex.Holder = q.explainJob(j, now)
 		return ex, nil
 	}
@@ -275,9 +275,9 @@ func (q *Queue) explainJob(j *job, now time.Time) (reason core.Reason, until tim
 		return queue.WhyRetrying(j.attempts), j.due, ""
 	case core.Suspended:
 		if j.place >= 0 {
-			return queue.WhySuspended(j.event), j.due, ""
+			return "", j.due, ""
 		}
-		return queue.WhySuspended(j.event), time.Time{}, ""
+		return "", time.Time{}, ""
 	}
 	if j.closing {
 		return queue.WhyCleanup(), j.due, ""

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -273,7 +274,7 @@ func awaited(f *fixture) {
 	s := f.open("n")
 	want := map[string]int{}
 	for _, l := range f.leaseN(s, n+1) {
-		ack := suspend(l, queue.TurnEvent(l.Job.Index%2, l.Job.Index/3))
+		ack := suspend(l, fmt.Sprintf("%d/%d", l.Job.Index%2, l.Job.Index/3))
 		switch {
 		case l.Job.Run == "b":
 			ack.Event = "other"

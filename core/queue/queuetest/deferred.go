@@ -189,7 +189,7 @@ func deferredWindows(f *fixture) {
 	for index, timed := range []bool{false, true} {
 		ex := f.explain("a", index)
 		eq(f, "state", ex.State, core.Suspended)
-		eq(f, "reason", ex.Reason, core.Because(core.WindowClosed, "waits for its maintenance window"))
+		eq(f, "event", ex.Event, queue.EventWindow)
 		eq(f, "says until when", !ex.Until.IsZero(), timed)
 	}
 	n, err := f.q.Signal(f.ctx, "a", queue.EventWindow)

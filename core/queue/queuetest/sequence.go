@@ -500,7 +500,7 @@ func (m *machine) drain(t *rapid.T) {
 	}
 }
 
-// explainAll compares the state of each job and the code of its reason; of one that has ended, also
+// explainAll compares the state of each job, its event and the code of its reason; of one that has ended, also
 // the text.
 func (m *machine) explainAll(t *rapid.T) {
 	for _, r := range m.runs {
@@ -510,7 +510,7 @@ func (m *machine) explainAll(t *rapid.T) {
 				if ex.State != core.Done {
 					ex.Reason = core.Because(ex.Reason.Code(), "")
 				}
-				return string(ex.State) + " " + string(ex.Reason), err
+				return string(ex.State) + " " + ex.Event + " " + string(ex.Reason), err
 			})
 		}
 	}

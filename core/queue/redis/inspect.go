@@ -96,9 +96,14 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 		ex.Reason, err = q.explainEnd(ctx, job, b, c)
 		return ex, err
 	}
-	if ex.Reason = explain(ex, a, b, c); ex.State == core.Blocked {
+	switch ex.State {
+	case core.Suspended:
+		ex.Event = a
+		return ex, nil
+	case core.Blocked:
 		ex.Holder = b
 	}
+	ex.Reason = explain(ex, a, b, c)
 	return ex, nil
 }
 
@@ -135,8 +140,6 @@ func explain(ex queue.Explanation, a, b, c string) core.Reason {
 	case core.Retrying:
 		attempts, _ := strconv.Atoi(a)
 		return queue.WhyRetrying(attempts)
-	case core.Suspended:
-		return queue.WhySuspended(a)
 	}
 	if a == "closing" {
 		return queue.WhyCleanup()
