@@ -34,6 +34,10 @@ type watcher struct {
 	visit visit
 	gone  <-chan struct{}    // closed when it leaves
 	leave context.CancelFunc // has it leave
+
+	mu    sync.Mutex // held while the API is asked: all views of the browser share the answer
+	known string     // rights
+	until time.Time  // when they are asked again
 }
 
 // view is the newest state of a page, made once for all who have it open. It asks the API as the
@@ -316,10 +320,23 @@ func rightsOf(me api.Whoami) string {
 	return string(text)
 }
 
-// rights asks the API what the watcher's session may see now.
+// rightsKeep is how long an answer of the API about a session counts. The API itself may believe
+// its token for as long, and both together are the second in which a logout takes effect.
+const rightsKeep = 500 * time.Millisecond
+
+// rights returns what the watcher's session may see, as of rightsKeep ago at most: a page of a run
+// gets several messages a second.
 func (w *watcher) rights(ctx context.Context) (string, error) {
-	me, err := w.visit.client.Whoami(ctx)
-	return rightsOf(me), err
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Now(); !now.Before(w.until) {
+		me, err := w.visit.client.Whoami(ctx)
+		if err != nil {
+			return "", err
+		}
+		w.known, w.until = rightsOf(me), now.Add(rightsKeep)
+	}
+	return w.known, nil
 }
 
 // ends reports whether an error means that the session has ended.

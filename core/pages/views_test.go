@@ -13,8 +13,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
 )
 
 // changingAPI answers as operations do, to several tokens, and lets a test say when something
@@ -276,10 +279,52 @@ func TestAnEndedSessionGetsNoChanges(t *testing.T) {
 		t.Errorf("an ended session gets %+v", e)
 	}
 	c.with(func() { c.roles["bob"] = "operator" })
-	c.change(goes("r1", 88))
-	if e, ok := bob.next(); ok {
-		t.Errorf("a session with other rights gets %+v: it has to come again", e)
+	for more := range 10 { // what a session may do is known for rightsKeep
+		c.change(goes("r1", 88+more))
+		if _, ok := bob.next(); !ok {
+			return
+		}
 	}
+	t.Error("a session with other rights gets changes: it has to come again")
+}
+
+// All views of a browser share one question about its session, which is asked again after
+// rightsKeep. An answer that failed is not kept.
+func TestRightsAreAskedTwiceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChangingAPI()
+		asked := 0
+		api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c.with(func() { asked++ })
+			c.ServeHTTP(w, r)
+		})
+		w := &watcher{visit: visit{client: client.InProcess(&transport{api: api, token: "ann"})}}
+		ask := func(over bool) {
+			t.Helper()
+			var views sync.WaitGroup
+			for range openStream {
+				views.Go(func() {
+					if _, err := w.rights(t.Context()); ends(err) != over {
+						t.Errorf("%v, expected that the session has ended: %t", err, over)
+					}
+				})
+			}
+			views.Wait()
+		}
+		for range 3 * time.Second / cellsEvery { // what a page of a run gets
+			ask(false)
+			<-time.After(cellsEvery)
+		}
+		if want := int(3 * time.Second / rightsKeep); asked != want {
+			t.Errorf("the API was asked %d times, expected %d", asked, want)
+		}
+		c.with(func() { delete(c.roles, "ann") })
+		ask(true)
+		ask(true)
+		if want := int(3*time.Second/rightsKeep) + 2*openStream; asked != want {
+			t.Errorf("the API was asked %d times, expected %d", asked, want)
+		}
+	})
 }
 
 // Several pages share a stream; an event names its page, and the id the state of each.

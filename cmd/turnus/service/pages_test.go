@@ -20,15 +20,20 @@ import (
 	"github.com/turnus/turnus/core/server"
 )
 
-// site is two servers of one service, and its ledger.
+// site is two servers of one service, its ledger and its queue. Nobody works on its runs.
 type site struct {
-	t      *testing.T
-	ledger *ledger.Ledger
-	web    [2]*httptest.Server
-	pages  [2]*pages.Pages
+	t       testing.TB
+	ledger  *ledger.Ledger
+	queue   *memory.Queue
+	catalog *catalog.Catalog // of the first server
+	web     [2]*httptest.Server
+	pages   [2]*pages.Pages
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site { return newSiteOn(t, ledger.Memory) }
+
+// newSiteOn is newSite on an empty database.
+func newSiteOn(t testing.TB, database string) *site {
 	t.Helper()
 	s := &site{t: t}
 	path := filepath.Join(t.TempDir(), "ring")
@@ -39,11 +44,12 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.ledger, err = ledger.Open(t.Context(), ledger.Memory, ledger.Options{Private: true}); err != nil {
+	if s.ledger, err = ledger.Open(t.Context(), database, ledger.Options{Private: database == ledger.Memory}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.ledger.Close() })
 	q := memory.New(memory.Options{})
+	s.queue = q
 	t.Cleanup(q.Shutdown)
 	for i, name := range []string{"one", "two"} {
 		ctl, err := controller.New(controller.Config{Name: name, Ledger: s.ledger, Queue: q, Board: q})
@@ -53,6 +59,9 @@ func newSite(t *testing.T) *site {
 		defs, err := catalog.New(catalog.Config{Ledger: s.ledger, Board: q, Controller: ctl})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if i == 0 {
+			s.catalog = defs
 		}
 		api, err := server.New(server.Config{Ledger: s.ledger, Controller: ctl, Queue: q, Board: q, Feed: q, Catalog: defs, Backend: "memory", Version: "test", Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -68,9 +77,10 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
+// token makes a token; without a tenant it is of all of them.
 func (s *site) token(name, tenant, role string) (secret, id string) {
 	s.t.Helper()
-	secret, made, err := s.ledger.NewToken(s.t.Context(), "test", ledger.Token{Name: name, Tenant: tenant, Roles: []string{role}})
+	secret, made, err := s.ledger.NewToken(s.t.Context(), "test", ledger.Token{Name: name, Tenant: tenant, AllTenants: tenant == "", Roles: []string{role}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
