@@ -318,7 +318,7 @@ func TestLabSecretsShowNowhere(t *testing.T) {
 }
 
 // isCore reports whether file is what a process left that was aborted since then. The folder for
-// temporary files is everybody's: other names there may begin with "core" too.
+// temporary files is everybody's: other names there may also begin with "core".
 func isCore(t *testing.T, file string, since time.Time) bool {
 	t.Helper()
 	info, err := os.Stat(file)
