@@ -188,6 +188,16 @@ func TestLanguageOfTheMessages(t *testing.T) {
 // One package: go test ./core -run 'TestLanguageOfTheComments/core/queue$'.
 func TestLanguageOfTheComments(t *testing.T) { eachPackage(t, language.Comments) }
 
+// One package: go test ./core -run 'TestLanguageOfTheDocumentation/core/queue$'.
+func TestLanguageOfTheDocumentation(t *testing.T) {
+	eachPackage(t, func(path string, src []byte) ([]string, error) {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") {
+			return nil, nil // pages of the package leave them out
+		}
+		return language.Documentation(path, src)
+	})
+}
+
 // One package: go test ./core -run 'TestLanguageOfTheFailures/core/queue$'.
 func TestLanguageOfTheFailures(t *testing.T) {
 	eachPackage(t, func(path string, src []byte) ([]string, error) {

@@ -118,7 +118,7 @@ type TextEdit struct {
 	Create bool   // make the file if it does not exist
 	Remove bool   // the edit only removes text: a file that does not exist needs no change
 	Part   string // what the edit sets, as "line": named in place of a diff that may hold secrets
-	// Edit returns the new content of the file, or an error that says why it cannot be edited.
+	// Edit returns the new content of the file, or an error with the reason why it cannot be edited.
 	Edit func(content string) (string, error)
 }
 

@@ -134,9 +134,25 @@ func TestCode(t *testing.T) {
 			t.Errorf("%s: found %q (%v), expected %d findings", name, found, err, test.want)
 		}
 	}
-	for _, check := range []func(string, []byte) ([]string, error){Messages, Comments} {
+	for _, check := range []func(string, []byte) ([]string, error){Messages, Comments, Documentation} {
 		if _, err := check("x.go", []byte("no Go")); err == nil {
 			t.Error("a file that is no Go passes")
+		}
+	}
+}
+
+func TestDocumentation(t *testing.T) {
+	for code, want := range map[string]int{
+		"// Plan says when it runs.\nfunc Plan() {}":                           1,
+		"// plan says when it runs.\nfunc plan() {}":                           0,
+		"// Say prints it.\nfunc Say() {}":                                     0,
+		"type t struct {\n\tA int // what it says\n\tb int // what it says\n}": 1,
+		"func plan() {\n\t// It says it.\n}":                                   0,
+		"// It says:\n//   - it says\nvar A = 1":                               2,
+	} {
+		found, err := Documentation("x.go", []byte("package x\n\n"+code+"\n"))
+		if err != nil || len(found) != want {
+			t.Errorf("%s: found %q (%v), expected %d findings", code, found, err, want)
 		}
 	}
 }
