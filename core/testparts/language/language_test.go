@@ -72,6 +72,7 @@ func TestDecisions(t *testing.T) {
 		"## A run goes into the queue paused":     0,
 		"## A run goes into the queue paused,":    1,
 		"## A run is planned anew":                1,
+		"## A run says why":                       1,
 		"## How many workers there are is fixed":  1,
 		"## What the server refuses exits with 5": 1,
 		"## `watch` asks for counts":              0,
@@ -85,6 +86,7 @@ func TestDecisions(t *testing.T) {
 	for body, want := range map[string][]string{
 		ten:                                   nil,
 		"It is so.\n":                         {`line 5: the decision "A name" has no date`},
+		"(2026-11-23) It says why.\n":         {`line 5: "says"`},
 		ten + "It is.\n":                      {`line 3: the decision "A name" has 11 lines`},
 		ten + "It is.\n## B name\n\nIt is.\n": {`line 3: the decision "A name" has 11 lines`, `line 19: the decision "B name" has no date`},
 	} {
