@@ -6,7 +6,12 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/turnus/turnus/cmd/turnus/settings.version=$(VERSION)
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 ENGINE ?= podman
-IMAGE = dist/turnus-image-linux-$(shell $(GO) env GOARCH).tar.gz
+# Of a package or an image. A release has one for each architecture of Linux; that of this machine
+# comes last, so that the engine's turnus:VERSION runs here.
+ARCH := $(shell $(GO) env GOHOSTARCH)
+LINUX := $(patsubst linux/%,%,$(filter linux/%,$(PLATFORMS)))
+ARCHITECTURES = $(filter-out $(ARCH),$(LINUX)) $(filter $(ARCH),$(LINUX))
+IMAGE = dist/turnus-image-linux-$(ARCH).tar.gz
 CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt
 ZONEINFO ?= /usr/share/zoneinfo
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.0
@@ -150,8 +155,9 @@ readme: build ## run the commands that README shows
 
 check: deps lint verify race test-labs readme ## what CI runs
 
-release: $(if $(ENGINE),container-archive) package ## in dist/: binaries for Linux and macOS, the Debian package, the image, an SBOM of each binary, SHA256SUMS
-	@$(if $(ENGINE),:,rm -f $(IMAGE))
+release: $(if $(ENGINE),engine) ## in dist/: binaries for Linux and macOS, Debian packages, images, an SBOM of each binary, SHA256SUMS
+	@$(if $(ENGINE),:,rm -f dist/turnus-image-linux-*.tar.gz)
+	@set -e; for arch in $(ARCHITECTURES); do $(MAKE) --no-print-directory ARCH=$$arch $(if $(ENGINE),container-archive) package; done
 	@set -e; for p in $(PLATFORMS); do os=$${p%/*} arch=$${p#*/} f=dist/turnus-$${p%/*}-$${p#*/}; \
 	  echo "$$f"; \
 	  $(SHIPPED) GOOS=$$os GOARCH=$$arch $(GO) build -ldflags '$(LDFLAGS)' -o $$f ./cmd/turnus; \
@@ -159,20 +165,21 @@ release: $(if $(ENGINE),container-archive) package ## in dist/: binaries for Lin
 	@cd dist && sha256sum turnus-* turnus_$(patsubst v%,%,$(VERSION))_*.deb >SHA256SUMS && sha256sum --check --quiet SHA256SUMS
 	@$(if $(ENGINE),:,echo 'release: dist/ has no image: ENGINE is empty' >&2)
 
-package: ## the Debian package in dist/: binary, units, manual pages, completions
+package: ## the Debian package in dist/: binary, units, manual pages, completions; ARCH=arm64 or amd64 is another machine's
 	@rm -rf dist/package && mkdir -p dist/package/completion
-	$(SHIPPED) $(GO) build -ldflags '$(LDFLAGS)' -o dist/package/turnus ./cmd/turnus
-	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); dist/package/turnus admin man dist/package/man && gzip -9 -n dist/package/man/*.1
-	@cd dist/package && ./turnus completion bash >completion/turnus.bash && ./turnus completion zsh >completion/_turnus && ./turnus completion fish >completion/turnus.fish
-	@arch=$$($(GO) env GOARCH); VERSION='$(patsubst v%,%,$(VERSION))' ARCH=$$arch \
-	  $(NFPM) package --config .package/nfpm.yaml --packager deb --target "dist/turnus_$(patsubst v%,%,$(VERSION))_$$arch.deb"
+	$(SHIPPED) $(GO) build -ldflags '$(LDFLAGS)' -o dist/package/here/turnus ./cmd/turnus
+	$(SHIPPED) GOOS=linux GOARCH=$(ARCH) $(GO) build -ldflags '$(LDFLAGS)' -o dist/package/turnus ./cmd/turnus
+	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); dist/package/here/turnus admin man dist/package/man && gzip -9 -n dist/package/man/*.1
+	@cd dist/package && here/turnus completion bash >completion/turnus.bash && here/turnus completion zsh >completion/_turnus && here/turnus completion fish >completion/turnus.fish
+	@VERSION='$(patsubst v%,%,$(VERSION))' ARCH=$(ARCH) \
+	  $(NFPM) package --config .package/nfpm.yaml --packager deb --target "dist/turnus_$(patsubst v%,%,$(VERSION))_$(ARCH).deb"
 
 package-check: ## install, upgrade and purge the package in a throw-away root (root)
 	@.package/check
 
-container-tree: ## what the image is made of, in dist/container, with its owners and modes in root.tar
+container-tree: ## what the image is made of, in dist/container, with its owners and modes in root.tar; ARCH as for the package
 	@rm -rf dist/container && mkdir -p dist/container/{tmp,etc/ssl/certs,usr/bin,usr/share,var/lib/turnus} && chmod 1777 dist/container/tmp && chmod 700 dist/container/var/lib/turnus
-	$(SHIPPED) $(GO) build -ldflags '$(LDFLAGS)' -o dist/container/usr/bin/turnus ./cmd/turnus
+	$(SHIPPED) GOOS=linux GOARCH=$(ARCH) $(GO) build -ldflags '$(LDFLAGS)' -o dist/container/usr/bin/turnus ./cmd/turnus
 	@cp $(CERTIFICATES) dist/container/etc/ssl/certs/ca-certificates.crt && cp -rL $(ZONEINFO) dist/container/usr/share/zoneinfo
 	@echo 'turnus:x:10001:10001:Turnus:/var/lib/turnus:/usr/sbin/nologin' >dist/container/etc/passwd && echo 'turnus:x:10001:' >dist/container/etc/group
 	@cd dist/container && tar="tar --sort=name --mtime=@$$(git log -1 --format=%ct) --numeric-owner" && \
@@ -181,8 +188,8 @@ container-tree: ## what the image is made of, in dist/container, with its owners
 engine:
 	@command -v $(firstword $(ENGINE)) >/dev/null || { echo 'make: no engine for the image: "$(ENGINE)" is no program here; install podman, or set ENGINE=docker; without an image: make release ENGINE=' >&2; exit 1; }
 
-container: engine container-tree ## the image turnus:VERSION, with ENGINE (podman, docker or buildah)
-	$(ENGINE) build $(if $(filter docker,$(notdir $(ENGINE))),,--format docker) -f Containerfile -t turnus:$(VERSION) dist/container
+container: engine container-tree ## the image turnus:VERSION, with ENGINE (podman, docker or buildah); ARCH as for the package
+	$(ENGINE) build --platform linux/$(ARCH) $(if $(filter docker,$(notdir $(ENGINE))),,--format docker) -f Containerfile -t turnus:$(VERSION) dist/container
 
 container-archive: container ## the image as a file in dist/, for podman load and docker load
 	@set -o pipefail; $(ENGINE) save turnus:$(VERSION) | gzip -9 -n >$(IMAGE)

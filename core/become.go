@@ -11,8 +11,8 @@ const (
 	BecomeDoas = "doas"
 )
 
-// Become says as which user a host runs commands, and reads and writes files. The zero value is the
-// login itself.
+// Become is the user as whom a host runs commands, and reads and writes files. The zero value is
+// the login itself.
 type Become struct {
 	User   string `json:"user,omitempty"`
 	Method string `json:"method,omitempty"` // BecomeSudo when empty

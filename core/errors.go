@@ -7,8 +7,8 @@ import "errors"
 var (
 	ErrNotFound     = errors.New("not found")
 	ErrConflict     = errors.New("conflict")            // the same id with other content
-	ErrInvalid      = errors.New("invalid")             // the caller's input is wrong; the message says where
-	ErrQuota        = errors.New("quota")               // the owner holds as many as it may; the message says how to make room
+	ErrInvalid      = errors.New("invalid")             // the caller's input is wrong; the message has the place
+	ErrQuota        = errors.New("quota")               // the owner holds as many as it may; the message shows how to make room
 	ErrUnavailable  = errors.New("unavailable")         // a backend is away; trying again later may succeed
 	ErrUnknown      = errors.New("result unknown")      // sent, but no reply came: it may or may not have happened
 	ErrSessionGone  = errors.New("session is gone")     // the node's session has ended; its leases are no longer its own

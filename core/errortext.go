@@ -6,7 +6,7 @@ import (
 )
 
 // ErrorText returns the text of err for people. It leaves out the texts of the sentinels that only
-// choose an exit code or a status: the message says already what is wrong. more are such
+// choose an exit code or a status: the message already reports what is wrong. more are such
 // sentinels of other packages. The text is never empty.
 func ErrorText(err error, more ...error) string {
 	text := err.Error()

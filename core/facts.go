@@ -7,8 +7,8 @@ const MaxFacts = 4 << 10
 
 // Facts are values that a host reported about its own state at a time.
 type Facts struct {
-	// Values are the outputs of the job type facts. Nil: a job did not ask, and only says that it saw
-	// the host with the boot id Boot.
+	// Values are the outputs of the job type facts. Nil: a job did not ask, and only reports that it
+	// saw the host with the boot id Boot.
 	Values map[string]any `json:"values,omitempty"`
 	At     time.Time      `json:"at"`
 	Boot   string         `json:"boot,omitempty"` // boot id that the host had last, at At; "" is not known

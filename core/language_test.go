@@ -61,8 +61,8 @@ func TestLanguageOfThePages(t *testing.T) {
 			for _, problem := range check(string(text)) {
 				t.Errorf("%s: %s", path, problem)
 			}
-			if strings.HasPrefix(path, "docs/job-types/") && !opensWithCode(string(text)) {
-				t.Errorf("%s: expected an example in the first %d lines", path, opening)
+			if !opens(path, string(text)) {
+				t.Errorf("%s: expected a command or an example in the first %d lines", path, opening)
 			}
 			if !guides(path) && filepath.Base(path) != "DESIGN.md" {
 				return
@@ -79,17 +79,32 @@ func TestLanguageOfThePages(t *testing.T) {
 	if pages < 50 {
 		t.Errorf("only %d pages were found", pages)
 	}
-	if opensWithCode(strings.Repeat("text\n", opening) + "```sh\nls\n```\n") { // negative control
+	late := strings.Repeat("text\n", opening) + "```sh\nls\n```\n" // negative control
+	if opens("docs/windows.md", late) || opens("docs/windows.md", "`make bench`\n"+late) || !opens("docs/trials.md", "`make bench`\n"+late) {
 		t.Error("a page that opens with text passes")
 	}
 }
 
 const opening = 12 // lines
 
-// opensWithCode reports whether a block of code is among the first lines of a page.
-func opensWithCode(text string) bool {
+var (
+	opened = regexp.MustCompile(`^(?:README|CONTRIBUTING|docs/[^/]+|docs/job-types/.*|examples/.*)\.md$`)
+
+	// figures are pages of tables: a command within a sentence opens them.
+	figures = regexp.MustCompile(`^docs/(?:benchmarks.*|trials.*|job-types)\.md$`)
+	command = regexp.MustCompile("`(?:turnus|make|go) [^`]+`")
+)
+
+// opens reports whether a block of code is among the first lines of a page that shows how to do
+// something.
+func opens(path, text string) bool {
+	if !opened.MatchString(path) || path == "docs/CHANGELOG.md" {
+		return true
+	}
 	lines := strings.Split(text, "\n")
-	return slices.ContainsFunc(lines[:min(opening, len(lines))], func(line string) bool { return strings.HasPrefix(line, "```") })
+	return slices.ContainsFunc(lines[:min(opening, len(lines))], func(line string) bool {
+		return strings.HasPrefix(line, "```") || figures.MatchString(path) && command.MatchString(line)
+	})
 }
 
 var (
@@ -172,6 +187,16 @@ func TestLanguageOfTheMessages(t *testing.T) {
 
 // One package: go test ./core -run 'TestLanguageOfTheComments/core/queue$'.
 func TestLanguageOfTheComments(t *testing.T) { eachPackage(t, language.Comments) }
+
+// One package: go test ./core -run 'TestLanguageOfTheDocumentation/core/queue$'.
+func TestLanguageOfTheDocumentation(t *testing.T) {
+	eachPackage(t, func(path string, src []byte) ([]string, error) {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") {
+			return nil, nil // pages of the package leave them out
+		}
+		return language.Documentation(path, src)
+	})
+}
 
 // One package: go test ./core -run 'TestLanguageOfTheFailures/core/queue$'.
 func TestLanguageOfTheFailures(t *testing.T) {

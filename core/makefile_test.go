@@ -19,17 +19,29 @@ func made(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// A release has the image before its checksums. Only an empty ENGINE leaves the image out, and the
-// release then prints so.
+// A release has a package and an image for each architecture before its checksums. Only an empty
+// ENGINE leaves the images out, and the release then prints so.
 func TestReleaseHasTheImage(t *testing.T) {
 	const save, sums = "save turnus:v9 | gzip", "sha256sum turnus-*"
-	out, err := made(t, "-n", "release", "VERSION=v9", "ENGINE=docker")
+	out, err := made(t, "-n", "release", "VERSION=v9", "ENGINE=sh")
 	if err != nil {
 		t.Fatalf("make -n release: %v\n%s", err, out)
 	}
-	image, checksums := strings.Index(out, "docker "+save), strings.Index(out, sums)
-	if image < 0 || checksums < image || strings.Contains(out, "has no image") {
-		t.Errorf("the image is at %d, the checksums are at %d:\n%s", image, checksums, out)
+	before, _, found := strings.Cut(out, sums)
+	if !found || strings.Contains(out, "has no image") {
+		t.Errorf("no checksums, or no image:\n%s", out)
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, made := range []string{
+			"GOOS=linux GOARCH=" + arch + " go build -ldflags '-s -w -X github.com/turnus/turnus/cmd/turnus/settings.version=v9' -o dist/container/usr/bin/turnus",
+			"sh build --platform linux/" + arch, save + " -9 -n >dist/turnus-image-linux-" + arch + ".tar.gz",
+			"GOOS=linux GOARCH=" + arch + " go build -ldflags '-s -w -X github.com/turnus/turnus/cmd/turnus/settings.version=v9' -o dist/package/turnus",
+			`ARCH=` + arch + " \\\n", `--target "dist/turnus_9_` + arch + `.deb"`,
+		} {
+			if !strings.Contains(before, made) {
+				t.Errorf("%s: expected %q before the checksums:\n%s", arch, made, out)
+			}
+		}
 	}
 	out, err = made(t, "-n", "release", "VERSION=v9", "ENGINE=")
 	if err != nil || strings.Contains(out, save) || !strings.Contains(out, "dist/ has no image: ENGINE is empty") {

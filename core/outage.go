@@ -16,9 +16,9 @@ func NoAnswer(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Outage says when to report that something does not answer: when that begins, once a minute while
-// it lasts, and when it has ended. The zero value is that it answers. It is safe for concurrent
-// use.
+// Outage decides when to report that something does not answer: when that begins, once a minute
+// while it lasts, and when it has ended. The zero value is that it answers. It is safe for
+// concurrent use.
 type Outage struct {
 	mu          sync.Mutex
 	since, said time.Time

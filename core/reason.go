@@ -105,7 +105,7 @@ func (r Reason) Text() string {
 	return text
 }
 
-// Why is Text without the code, where that begins with it: what needs_reapproval, for one, says
+// Why is Text without the code, where that begins with it: of needs_reapproval, for one, the part
 // behind its colon.
 func (r Reason) Why() string { return strings.TrimPrefix(r.Text(), string(r.Code())+": ") }
 

@@ -81,7 +81,7 @@ type Playbook struct {
 	Criticality int  // 0 to 1000: the highest come back first after a queue was lost
 	FourEyes    bool // a run starts when another person has approved it
 	Strategy    rollout.Strategy
-	Become      *core.BecomeRule  // nil: what the command line or the inventory says
+	Become      *core.BecomeRule  // nil: that of the command line or the inventory
 	Params      []Param           // in the order of the file, with Options.Vars as their values
 	Vars        map[string]any    // with Options.Vars over them; JSON values only
 	Schedule    *Schedule         // nil: launched by hand only
@@ -138,7 +138,7 @@ type Step struct {
 	Needs         time.Duration    // time that must fit, rollback included
 	Disruptive    *bool            // whether the host may be out of service meanwhile; nil: not given, see Disrupts
 	Timeout       time.Duration    // of one attempt
-	Become        *core.BecomeRule // nil: what the playbook says
+	Become        *core.BecomeRule // nil: that of the playbook
 	Retry         Retry
 	After         string // AfterAll or AfterRemaining: no host begins it before every host of the run is there
 	Tags          []string
@@ -170,8 +170,8 @@ func Disruptive(types func(name string) (Type, bool)) func(uses string) bool {
 	}
 }
 
-// Disrupts reports whether the step may take its host out of service. The step's own word counts,
-// else a step with a window of its own does, else its job type says it.
+// Disrupts reports whether the step may take its host out of service. The step's own setting
+// counts, else a step with a window of its own does, else its job type decides.
 func (s Step) Disrupts(jobType func(uses string) bool) bool {
 	switch {
 	case s.Disruptive != nil:

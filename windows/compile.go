@@ -54,7 +54,7 @@ type Compiled struct {
 type Window struct {
 	Open, Close time.Time
 	Rules       []string // that open it
-	Notes       []string // why it is not what the rules say: clipped, shortened by a clock change
+	Notes       []string // why it differs from the rules: clipped, shortened by a clock change
 	Unapproved  string   // why it is not open after all; "" if it is
 }
 
@@ -91,7 +91,7 @@ func Closed(name, reason string) *Compiled {
 }
 
 // Compile works out a window set. It never fails: what is unknown makes a set that is closed
-// and says why.
+// and has the reason.
 func (d *Definitions) Compile(name string, h Horizon) *Compiled { return d.CompileAll(h, name)[name] }
 
 // CompileAll compiles several sets for one horizon. It compiles each set that they require once.

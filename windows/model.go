@@ -36,7 +36,7 @@ type Set struct {
 	FourEyes bool `json:",omitempty"` // a run that waits for the set waits for another person's approval first
 }
 
-// Inherit says what a set's allows do with those of the wider scope. Denies and requires
+// Inherit defines what a set's allows do with those of the wider scope. Denies and requires
 // always add up.
 type Inherit string
 
@@ -47,7 +47,7 @@ const (
 	Extend    Inherit = "extend"
 )
 
-// Overrun says what becomes of work that still runs at close.
+// Overrun defines what becomes of work that still runs at close.
 type Overrun string
 
 // The effects of a close on running work.
@@ -62,7 +62,7 @@ type Rule struct {
 	RRule    string        // RFC 5545, FREQ DAILY to YEARLY; gives days
 	Cron     string        // five fields; gives starts
 	At       time.Time     // a single wall time (floating)
-	AtUTC    time.Time     // the instant that was approved for At; if zone data moves it, the rule is held
+	AtUTC    time.Time     // the instant that was approved for At; if zone data moves it, the rule waits for a person
 	From     time.Duration // wall clock of the start, since midnight; with RRule
 	To       *Clock        // wall clock of the end; or Duration
 	ToAt     time.Time     // the end of At, as wall time
@@ -93,7 +93,7 @@ type Deny struct {
 	Effect Effect
 }
 
-// Effect says what a deny does to an occurrence it touches.
+// Effect defines what a deny does to an occurrence it touches.
 type Effect string
 
 // Clip takes the denied time out; Cancel drops the whole occurrence.

@@ -54,7 +54,7 @@ func (c *Compiled) Reason() string { return c.closed }
 
 // Next is the first instant at or after t at which work that needs this long may start: it
 // is done before close, and the cutoff is kept. Equality fits. ErrNeed if need is not known;
-// an error that says why and satisfies errors.Is(err, ErrClosed) if nothing fits.
+// an error with the reason that satisfies errors.Is(err, ErrClosed) if nothing fits.
 func (c *Compiled) Next(t time.Time, need time.Duration) (time.Time, error) {
 	if need <= 0 {
 		return time.Time{}, ErrNeed

@@ -33,7 +33,7 @@ type Question struct {
 	Missed          int // windows that the job was given and could not use
 }
 
-// Answer says whether work may start.
+// Answer is whether work may start, and why not.
 type Answer struct {
 	Open      bool
 	Close     time.Time       // of the window that is open: when the work must be done

@@ -21,7 +21,7 @@ const (
 	signalAgain = 2 * queue.SessionTTL
 )
 
-// PublisherOptions say what a Publisher publishes. All must be set.
+// PublisherOptions are the parts of a Publisher. All must be set.
 type PublisherOptions struct {
 	Name  string // of the document on the board
 	Board board.Board

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Options say what of a playbook waits for a window.
+// Options define which steps of a playbook wait for a window.
 type Options struct {
 	Check bool // nothing is changed, so nothing waits for a window
 	// Disruptive reports whether a job type is.

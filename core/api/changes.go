@@ -17,7 +17,7 @@ func Topics() []Topic {
 	return []Topic{TopicRuns, TopicFleet, TopicQueue, TopicSchedules, TopicProject}
 }
 
-// Changes says which topics are worth reading again.
+// Changes lists the topics that are worth reading again.
 type Changes struct {
 	At     string  `json:"at" doc:"since of the next request, to this or to another server"`
 	Topics []Topic `json:"topics" doc:"that changed since then; all of them without since"`

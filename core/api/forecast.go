@@ -81,7 +81,7 @@ type HostEstimate struct {
 	FinishP90 time.Time `json:"finish_p90"`
 }
 
-// Beside says how a run that ended, or is under way, compares with what was expected at its launch.
+// Beside compares a run that ended, or is under way, with what was expected at its launch.
 func (x *Expectation) Beside(ended, now time.Time) string {
 	late := func(by time.Duration) string {
 		if by = by.Round(time.Second); by < time.Minute {

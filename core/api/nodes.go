@@ -28,7 +28,7 @@ const (
 	MetricsKeep  = 30 * time.Second
 )
 
-// WorkerDocument is the board's name of what a worker says about itself.
+// WorkerDocument is the board's name of what a worker reports about itself.
 func WorkerDocument(name string) string { return WorkerPrefix + name }
 
 // OrderDocument is the board's name of the order for a worker.

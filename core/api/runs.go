@@ -198,7 +198,7 @@ type Mistake struct {
 	Value    any    `json:"value,omitempty" doc:"what was sent, if it is short"`
 }
 
-// LaunchOptions say how a playbook is launched, now or by a schedule.
+// LaunchOptions define how a playbook is launched, now or by a schedule.
 type LaunchOptions struct {
 	Limit       []string       `json:"limit,omitempty" doc:"hosts, groups and patterns, as --limit has them" minItems:"1" maxItems:"1000"`
 	Vars        map[string]any `json:"vars,omitempty" doc:"go over the playbook's vars"`
@@ -280,7 +280,7 @@ type Job struct {
 	MayHaveBegun bool `json:"may_have_begun,omitempty" doc:"its host may have been touched: the queue was lost while it may have been under way, and it has had no outcome since"`
 }
 
-// Explanation says why a job is where it is.
+// Explanation is the reason why a job is where it is.
 type Explanation struct {
 	Run        string          `json:"run"`
 	Index      int             `json:"index"`

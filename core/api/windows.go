@@ -91,7 +91,7 @@ type RevokeWindow struct {
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }
 
-// WindowAnswer says whether work may start in a window set.
+// WindowAnswer is whether work may start in a window set, and why not.
 type WindowAnswer struct {
 	Set    string       `json:"window_set"`
 	At     time.Time    `json:"at"`

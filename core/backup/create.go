@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Options say what is copied, and where to.
+// Options are the source and the target of a backup.
 type Options struct {
 	Ledger  string       // URL
 	Objects *blob.Bucket // of large outputs; nil where there are none

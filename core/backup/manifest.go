@@ -17,7 +17,7 @@ import (
 // format is the version of the layout; another one is refused.
 const format = 1
 
-// Manifest says what a backup is made of.
+// Manifest lists what a backup is made of.
 type Manifest struct {
 	Format   int           `json:"turnus_backup"`
 	ID       string        `json:"id"`

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Restoring says what is restored, and into what.
+// Restoring is the source and the target of a restore.
 type Restoring struct {
 	Where    string
 	ID       string       // of a backup; "" is the newest
@@ -140,7 +140,7 @@ func check(b *object, src io.Reader, to io.Writer) error {
 	return nil
 }
 
-// Verified says what a backup turned out to be.
+// Verified is the result of checking a backup.
 type Verified struct {
 	Manifest *Manifest
 	Findings []ledger.Finding // of the ledger that was restored from it; empty when it is sound

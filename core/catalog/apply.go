@@ -80,7 +80,7 @@ func (c *Catalog) Apply(ctx context.Context, who string, docs []definitions.Docu
 	return c.put(ctx, who, set, FromApply, now.Base, now)
 }
 
-// Check validates definitions as Apply would, and says what they would change.
+// Check validates definitions as Apply would, and returns what they would change.
 func (c *Catalog) Check(ctx context.Context, docs []definitions.Document, rev definitions.Revision) (definitions.Changes, error) {
 	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev, Sources: c.knows()})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Config says what a catalog works on. Ledger, Board and Controller must be set.
+// Config holds what a catalog works on. Ledger, Board and Controller must be set.
 type Config struct {
 	Ledger     *ledger.Ledger
 	Board      board.Board

@@ -15,15 +15,15 @@ type EventKind string
 // The kinds of events. Those about a schedule have Schedule set.
 const (
 	ProjectChanged   EventKind = "project_changed"   // this server runs by Version from now on
-	ProjectRejected  EventKind = "project_rejected"  // Err says why; the last good ones hold
+	ProjectRejected  EventKind = "project_rejected"  // Err is why; the last good ones hold
 	WindowsPosted    EventKind = "windows_posted"    // workers ask the windows of Version from now on
 	SchedulesChanged EventKind = "schedules_changed" // Count of them were added, changed or removed
 	TriggerLaunched  EventKind = "trigger_launched"  // as run Run
-	TriggerSkipped   EventKind = "trigger_skipped"   // Reason says why
-	TriggerFailed    EventKind = "trigger_failed"    // Err says why; it is tried again
+	TriggerSkipped   EventKind = "trigger_skipped"   // Reason is why
+	TriggerFailed    EventKind = "trigger_failed"    // Err is why; it is tried again
 	SourceChanged    EventKind = "source_changed"    // Source has another generation, of Count hosts
-	SourceWaiting    EventKind = "source_waiting"    // a generation of Source waits for approval; Reason says why
-	SourceFailed     EventKind = "source_failed"     // Source cannot be fetched; Err says why
+	SourceWaiting    EventKind = "source_waiting"    // a generation of Source waits for approval; Reason is why
+	SourceFailed     EventKind = "source_failed"     // Source cannot be fetched; Err is why
 	Trouble          EventKind = "trouble"           // a failure that is tried again
 )
 

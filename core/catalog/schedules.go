@@ -18,7 +18,7 @@ import (
 // kindSchedule is the kind of schedules in the audit log.
 const kindSchedule = "schedule"
 
-// NewSchedule is a schedule as a person asks for it. Definition.Payload is not theirs to say.
+// NewSchedule is a schedule as a person asks for it. People do not set Definition.Payload.
 type NewSchedule struct {
 	Definition schedule.Definition
 	Launches   Request

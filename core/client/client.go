@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// Config says which server is asked, and as whom.
+// Config is the server that is asked, and the login there.
 type Config struct {
 	Server string // its URL: https://HOST[:PORT], http://127.0.0.1:PORT
 	Token  string // "" asks without one

@@ -27,10 +27,10 @@ type Error struct {
 	Server string   // its address
 	What   string   // was asked for, as "show run R"
 	Status int      // of the answer; 0: none came
-	Detail string   // what the server says
+	Detail string   // as the server reports it
 	More   []string // single problems of what was sent
 	Err    error    // of package core, or of this one
-	Cause  error    // why no answer came, as the network's library says it; nil where one came
+	Cause  error    // why no answer came, as the network's library reports it; nil where one came
 }
 
 // Error names the server, what was asked, and why it was not done.

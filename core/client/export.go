@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ExportFilter says what of a history is exported.
+// ExportFilter selects what of a history is exported.
 type ExportFilter struct {
 	Since, Until time.Time // zero is no bound
 	Tenant       string    // "" is all that the token sees

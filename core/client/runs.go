@@ -63,7 +63,7 @@ type RunFilter struct {
 	By       string       // who launched it: a token's name, or schedule:NAME
 	// Since and Until bound when they were created; zero is no bound.
 	Since, Until time.Time
-	Live         bool // with what the queue says of runs under way, and when they will end
+	Live         bool // with the status in the queue of runs under way, and when they will end
 }
 
 // Runs lists runs, newest first.

@@ -112,7 +112,7 @@ func (c *Client) ApplyDefinitions(ctx context.Context, etag string, a api.Apply)
 	return out, err
 }
 
-// DiffDefinitions checks definitions, and says what they would change.
+// DiffDefinitions checks definitions, and returns what they would change.
 func (c *Client) DiffDefinitions(ctx context.Context, a api.Apply) (List[api.Change], error) {
 	var out List[api.Change]
 	err := c.do(ctx, call{what: "compare the project", method: http.MethodPost, path: "/v1/definitions/diff", body: a, again: true}, &out)

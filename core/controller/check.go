@@ -22,7 +22,7 @@ const (
 	Between  Part = "between" // ledger and queue do not agree
 	// InProject is the project: a commit, folder or version that servers do not use.
 	InProject Part = "project"
-	// InSources is a source of hosts that fails, or of which a generation is held.
+	// InSources is a source of hosts that fails, or of which a generation waits for approval.
 	InSources Part = "sources"
 )
 

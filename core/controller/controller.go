@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Config says what a controller works on. Ledger, Queue, Board and Name must be set.
+// Config holds what a controller works on. Ledger, Queue, Board and Name must be set.
 type Config struct {
 	Name   string // of this server; no two that run at the same time have the same
 	Ledger *ledger.Ledger
@@ -45,7 +45,7 @@ type Config struct {
 	// Windows are the newest windows of the runs, for engine.EventWaiting of runs that this process
 	// launched; nil: nobody asks.
 	Windows func() *admission.Calendar
-	// Status gets what the queue says of a run each time that it is checked. It must not block.
+	// Status gets the status in the queue of a run each time that it is checked. It must not block.
 	Status func(queue.Status)
 	Log    *slog.Logger // discarded when nil
 	// Traces makes the spans of what runs without a caller; nil makes none. Calls continue with the
@@ -345,18 +345,18 @@ type EventKind string
 const (
 	RunEnqueued EventKind = "run_enqueued"
 	RunEnded    EventKind = "run_ended"
-	RunEvent    EventKind = "run_event"    // Engine says what
-	RunPaused   EventKind = "run_paused"   // paused by the service; Reason says why
+	RunEvent    EventKind = "run_event"    // Engine is the event
+	RunPaused   EventKind = "run_paused"   // paused by the service; Reason is why
 	RunRepeated EventKind = "run_repeated" // Count jobs ended again that were recorded before: they ran twice
 	RunRefused  EventKind = "run_refused"  // ended by the service, for Reason: it cannot be run
-	RunGone     EventKind = "run_gone"     // the queue does not have it any more, as Err says; of one that is alone
+	RunGone     EventKind = "run_gone"     // the queue does not have it any more, as Err reports; of one that is alone
 	WaveAsks    EventKind = "wave_asks"    // wave Wave of it, from 0, waits for an approval
 	// Count jobs missed their windows, or nothing fits before they end; Reason is one of theirs.
 	WindowMissed EventKind = "window_missed"
 	// Count jobs are suspended until people send the event Reason. It is reported again while that
 	// lasts.
 	StepStalled EventKind = "step_stalled"
-	QueueAway   EventKind = "queue_away" // Err says why
+	QueueAway   EventKind = "queue_away" // Err is why
 	QueueBack   EventKind = "queue_back" // after Lasted, in which Count polls of it failed
 	QueueLost   EventKind = "queue_lost" // it was emptied, and is being rebuilt
 )

@@ -27,7 +27,7 @@ const (
 	KindSecret    Kind = "secret"
 	KindChannel   Kind = "channel"
 	KindRoutes    Kind = "routes"
-	KindTenant    Kind = "tenant" // what turnus.yaml says of it
+	KindTenant    Kind = "tenant" // its entry in turnus.yaml
 	KindHost      Kind = "host"
 	KindFile      Kind = "file" // one that playbooks may send
 )

@@ -26,7 +26,7 @@ type FileChange struct {
 	Added, Removed int
 	// Text is a unified diff without its head. Control characters are replaced.
 	Text string
-	// Note says why there is no Text, or less than all; "" otherwise.
+	// Note is why there is no Text, or less than all; "" otherwise.
 	Note string
 }
 

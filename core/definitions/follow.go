@@ -19,7 +19,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// FollowOptions say what is followed, and how.
+// FollowOptions define what is followed, and how.
 type FollowOptions struct {
 	URL    string // https, ssh, file, user@host:path, or a path; user:token@ is taken out of what is shown
 	Branch string

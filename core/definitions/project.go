@@ -15,7 +15,7 @@ import (
 )
 
 // Project is a folder of definitions as a person works in it: what turnus run takes where no flag
-// says otherwise. Paths are absolute.
+// is given. Paths are absolute.
 type Project struct {
 	Root        string
 	Inventory   []string

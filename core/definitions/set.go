@@ -1,4 +1,4 @@
-// Package definitions owns what a git tree of an operator says: playbooks, inventory,
+// Package definitions owns the content of a git tree of an operator: playbooks, inventory,
 // windows, schedules and references to secrets as one validated value; what differs between two of
 // them; and following a branch of a repository.
 //

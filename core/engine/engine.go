@@ -26,7 +26,7 @@ type Input struct {
 	Progress  Progress            // what Next returned before
 	Phase     Phase               // what people asked for, as the ledger has it
 	Reason    core.Reason         // of Phase
-	Status    queue.Status        // what the queue says
+	Status    queue.Status        // in the queue
 	Awaited   map[string]int      // suspended jobs by their event, of the moment of Status; nil: not known
 	Decisions map[int]Decision    // by wave
 	Once      []Once              // of the steps that one host calls, those of which the ledger has that host

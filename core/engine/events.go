@@ -12,12 +12,12 @@ const (
 	EventAsk       EventKind = "ask"      // wave Wave waits for an approval
 	EventPause     EventKind = "pause"    // wave Wave waits until Until
 	EventWaiting   EventKind = "waiting"  // Waiting hosts wait for windows, of which Set opens next, at Until
-	EventAway      EventKind = "away"     // the queue does not answer; Err says why
+	EventAway      EventKind = "away"     // the queue does not answer; Err is why
 	EventBack      EventKind = "back"     // it answers again
 	EventEnding    EventKind = "ending"   // cancelled: no new job starts, running ones finish
 	EventCancelled EventKind = "cancelled"
 	EventClosed    EventKind = "closed"  // a barrier stays closed: Waiting hosts that wait at it are cancelled, for Reason
-	EventStopped   EventKind = "stopped" // the threshold is reached or a job was lost; Reason says it
+	EventStopped   EventKind = "stopped" // the threshold is reached or a job was lost, by Reason
 )
 
 // Event is something that an operator should know of a run.

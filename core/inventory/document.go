@@ -3,14 +3,14 @@ package inventory
 import "gopkg.in/yaml.v3"
 
 // Document is an inventory as another system gave it: JSON in the Turnus format, or in that of
-// Ansible. It is data: it does not say what to log in with.
+// Ansible. It is data: it has no credentials.
 type Document struct {
 	Name string // in places: source nb
 	Data []byte
 	List bool // it is what a program prints for --list
 	// Customer is the customer of hosts for which Data names none; "" leaves them without one.
 	Customer string
-	// From is where that system has a value of a host; nil or "": line and column of Data say it.
+	// From is where that system has a value of a host; nil or "": it is at a line and column of Data.
 	From func(host, field string) string
 }
 

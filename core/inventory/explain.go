@@ -23,7 +23,7 @@ type Origin struct {
 	Place string // file:line:col, or the record of a source
 }
 
-// Explain loads as Load does, and says where each value of one host comes from. A password is
+// Explain loads as Load does, and returns where each value of one host comes from. A password is
 // named, not shown.
 func Explain(ctx context.Context, paths []string, host string, docs ...Document) ([]Origin, error) {
 	return explain(ctx, disk{}, paths, host, docs)

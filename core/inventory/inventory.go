@@ -10,8 +10,8 @@
 //
 // Among groups the outer come before the inner (by the longest way from the
 // outside), then the lower priority, then the name. An Ansible inventory's
-// group_vars files come after what all inventories say about groups, its
-// host_vars files after what they say about the host, as with Ansible.
+// group_vars files come after the values of groups in all inventories, its
+// host_vars files after those of the host, as with Ansible.
 // docs/inventory.md describes the format.
 package inventory
 
@@ -84,8 +84,7 @@ func (b *builder) addBeside() {
 }
 
 // LoadFS reads paths of a tree as Load does, in which no program is run, no path is a list of
-// names, and nothing says what to log in with: a tree that others wrote gives data and nothing
-// else.
+// names, and nothing has credentials: a tree that others wrote gives data and nothing else.
 func LoadFS(ctx context.Context, tree fs.FS, paths []string, docs ...Document) (*Inventory, error) {
 	return newBuilder(tree).load(ctx, paths, docs)
 }

@@ -18,11 +18,11 @@ func (l Login) None() bool {
 	return l.IdentityFiles == nil && l.CertificateFile == "" && l.PasswordEnv == "" && l.PasswordCommand == nil && l.Password == "" && l.BecomePassword == ""
 }
 
-// Login returns what the inventory says of logging in to a host; nothing if the host names a
+// Login returns what the inventory has for logging in to a host; nothing if the host names a
 // credential.
 func (inv *Inventory) Login(host string) Login { return inv.logins[host] }
 
-// Shared returns an error if the inventory says what to log in with, at every place that does.
+// Shared returns an error if the inventory has credentials of its own, with the place of each.
 // Where other machines work on its hosts, or other people's jobs run, only names of credentials
 // will do.
 func (inv *Inventory) Shared() error {

@@ -121,7 +121,7 @@ func EncryptedSize(size int64) int64 { return size + (lastSegment(size)+1)*tagBy
 
 func lastSegment(size int64) int64 { return max(size-1, 0) / ObjectSegment }
 
-// Open gives length bytes from offset of an object of size bytes; r has what Span says, and is
+// Open gives length bytes from offset of an object of size bytes; r has the bytes of Span, and is
 // closed with what is returned. Reading gives ErrTampered where the object is not what was
 // encrypted; memory is that of one segment.
 func (k ObjectKey) Open(r io.ReadCloser, size, offset, length int64) io.ReadCloser {

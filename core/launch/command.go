@@ -37,7 +37,7 @@ type Command struct {
 	StopAfter      string           // the failure threshold, as 5 or 10%; "" is none
 	Disruptive     bool             // never on two hosts of an HA group at the same time
 	OutsideWindows bool             // also on hosts whose window is closed
-	Become         *core.BecomeRule // nil: as the inventory says
+	Become         *core.BecomeRule // nil: as in the inventory
 	Reason         string           // why, for people
 }
 

@@ -20,7 +20,7 @@ const (
 	assumedFails  = 0.02 // share of the attempts of a step with retry: that are repeated
 )
 
-// Outlook says what a forecast of a launch is made of.
+// Outlook holds what a forecast of a launch is made of.
 type Outlook struct {
 	At          time.Time // of the launch; of a run under way, now
 	Concurrency int       // of all workers; 0: no limit

@@ -23,7 +23,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Options say how a playbook is launched.
+// Options define how a playbook is launched.
 type Options struct {
 	RunID       string    // NewRunID by default; the key under which a launch happens once
 	Now         time.Time // time.Now by default; goes into the run id and the snapshot
@@ -32,7 +32,7 @@ type Options struct {
 	SkipTags    []string // and none with one of these
 	Check       bool
 	Diff        bool
-	Become      *core.BecomeRule // for steps of which the playbook does not say it; nil: as the inventory says
+	Become      *core.BecomeRule // for steps without one in the playbook; nil: as in the inventory
 	Reason      string           // why a Command is run; "" of a playbook
 	MaxInFlight int              // -f: overrides the strategy's when greater than 0
 	Revision    string
@@ -43,8 +43,8 @@ type Options struct {
 	// Nil, or an unknown type, is taken as disruptive and not repeatable.
 	Types func(name string) (playbooks.Type, bool)
 
-	// Place is where Types are: "the server", say. Workers name it where they have another version of
-	// a plugin.
+	// Place is where Types are, such as "the server". Workers name it where they have another version
+	// of a plugin.
 	Place string
 
 	// Pool is the pool whose workers take the run. Hosts of another pool are refused, see CheckPool;
@@ -117,7 +117,7 @@ type Launch struct {
 	// Inert is set if the playbook asks for a window, and no step, with any tags, waits for one: the
 	// window has no effect.
 	Inert bool
-	// FourEyes says why another person has to approve the run before it starts: "" where nothing
+	// FourEyes is why another person has to approve the run before it starts: "" where nothing
 	// demands it, or in check mode.
 	FourEyes string
 }

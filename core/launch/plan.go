@@ -79,7 +79,7 @@ type PlanHost struct {
 	Pool     string `json:"pool,omitempty"`
 	HAGroup  string `json:"ha_group,omitempty"`
 	Group    string `json:"group,omitempty"` // of per_group
-	// Hosts that must have ended well before it begins: the standby of its pair, bastions on its way.
+	// Hosts that must have succeeded before it begins: the standby of its pair, bastions on its way.
 	After []string `json:"after,omitempty"`
 	// Of a host that waits for a window:
 	WindowSet  string    `json:"window_set,omitempty"`

@@ -12,7 +12,7 @@ import (
 )
 
 // Results turns one record of the queue into the results of its jobs, in order. Outcomes that the
-// queue decided (cancelled, lost, dead) have no detail from a worker; such a result has the job,
+// queue decided (cancelled, lost) have no detail from a worker; such a result has the job,
 // its host and the reason.
 func (l *Launch) Results(r queue.Record, each func(core.Result)) {
 	if r.Count <= 1 {

@@ -183,7 +183,7 @@ func (at *bucketLocation) open(ctx context.Context) (*blob.Bucket, error) {
 	return b, nil
 }
 
-// BucketError translates what a bucket says. Others, and nil, stay as they are.
+// BucketError translates the error of a bucket. Others, and nil, stay as they are.
 func BucketError(err error) error {
 	if refused, ok := errors.AsType[*awshttp.ResponseError](err); ok && (refused.HTTPStatusCode() == http.StatusForbidden || refused.HTTPStatusCode() == http.StatusUnauthorized) {
 		return fmt.Errorf("the bucket refuses these credentials: %w: %w", core.ErrUnavailable, err)

@@ -14,7 +14,7 @@ import (
 const MaxDocument = 16 << 20
 
 // Document is a named thing that is changed by compare-and-set: a schedule's definition or state,
-// the definitions of a revision. Kind says what Data means; the ledger does not know.
+// the definitions of a revision. Kind defines what Data means; the ledger does not know.
 type Document struct {
 	Kind     string    `json:"kind"`
 	Tenant   string    `json:"tenant"`

@@ -90,7 +90,7 @@ func (l *Ledger) recordFacts(ctx context.Context, t *tx, all []*recording) error
 	return t.set(ctx, bootRow, `UPDATE facts SET boot = u.boot FROM u WHERE facts.tenant = u.tenant AND facts.host = u.host AND facts.at < u.at AND u.boot <> ''`, booted, nil)
 }
 
-// ListFacts says whose facts in scope are on record, without their JSON.
+// ListFacts returns whose facts in scope are on record, without their JSON.
 func (l *Ledger) ListFacts(ctx context.Context, s Scope) ([]HostFacts, error) {
 	q := &query{d: l.db.dialect}
 	s.filter(q, "tenant")

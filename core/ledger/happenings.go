@@ -30,7 +30,7 @@ type Happening struct {
 	Latest time.Time // of the last that was folded in
 	Count  int
 	Data   []byte // of the last; opaque
-	// Unreadable says why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where
+	// Unreadable is why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where
 	// only the key is missing here.
 	Unreadable error
 

@@ -56,7 +56,7 @@ type Notification struct {
 	Reason   string            `json:"reason,omitempty"` // why the last try failed
 	Finished time.Time         `json:"settled,omitzero"`
 	Data     []byte            `json:"-"` // the content; opaque
-	// Unreadable says why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where
+	// Unreadable is why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where
 	// only the key is missing here.
 	Unreadable error `json:"-"`
 
@@ -65,7 +65,8 @@ type Notification struct {
 	until int64
 }
 
-// MaxWaiting is how many notifications may wait for one channel; more are dead immediately.
+// MaxWaiting is how many notifications may wait for one channel; more are dead-lettered
+// immediately.
 const MaxWaiting = 10_000
 
 const notificationColumns = `seq, id, service, tenant, channel, medium, kind, subject, run, state, made, begun, due, tries, reason, settled, data`
@@ -176,7 +177,8 @@ func (l *Ledger) Sent(ctx context.Context, n Notification) error {
 	return l.finishNotification(ctx, n, NotificationSent, "", 0)
 }
 
-// Failed records why a claimed notification was not taken, and when to try again; dead gives it up.
+// Failed records why a claimed notification was not taken, and when to try again, or that it is
+// dead-lettered.
 func (l *Ledger) Failed(ctx context.Context, n Notification, reason string, again time.Duration, deadLettered bool) error {
 	state := NotificationWaiting
 	if deadLettered {

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Swept says what was found among the objects of the bucket.
+// Swept counts what was found among the objects of the bucket.
 type Swept struct {
 	Looked  int   // objects
 	Orphans int   // that no row names, and are older than they may be

@@ -30,7 +30,7 @@ type Outcome struct {
 	Facts *core.Facts
 }
 
-// Cursor says where in the queue's records a batch begins and ends. A batch whose From is not
+// Cursor is where in the queue's records a batch begins and ends. A batch whose From is not
 // where the ledger stands was recorded by another server, or does not follow what was.
 type Cursor struct {
 	Incarnation string // of the queue that gave the records out: that of Enqueued
@@ -44,7 +44,7 @@ type Batch struct {
 	Outcomes []Outcome
 }
 
-// Recorded says what became of a batch.
+// Recorded is the result of a batch.
 type Recorded struct {
 	New int // outcomes that count now
 	// Repeated is how many jobs began that had the outcome of another execution. Reading a record

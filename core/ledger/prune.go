@@ -66,7 +66,7 @@ func (l *Ledger) RunUse(ctx context.Context, r Run) (u Use, err error) {
 	return u, translate("add up the outputs of run "+r.ID, err)
 }
 
-// Pruned says what one call removed.
+// Pruned counts what one call removed.
 type Pruned struct {
 	Rows int  // of jobs, attempts, ranges, decisions, steps with once and output
 	More bool // there is more to remove: call again

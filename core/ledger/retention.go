@@ -22,8 +22,8 @@ const Forever = -1
 // ledger.
 const LeastRetention = 24 * time.Hour
 
-// RetentionRule is how long things of a tenant are kept. Of each, zero is what the policy says for
-// all, and there Forever.
+// RetentionRule is how long things of a tenant are kept. Of each, zero is the time that the policy
+// has for all, and there Forever.
 type RetentionRule struct {
 	Runs    time.Duration // after their end, with all that belongs to them
 	Outputs time.Duration // large outputs, after their run's end

@@ -229,7 +229,7 @@ func (l *Ledger) Material(ctx context.Context, id string) (Material, error) {
 }
 
 // Materials reads Snapshot and Queue of many runs in one call, by id, for the service. Those that
-// are not in the ledger, or cannot be opened, are left out: Material says why.
+// are not in the ledger, or cannot be opened, are left out: Material returns why.
 func (l *Ledger) Materials(ctx context.Context, ids ...string) (map[string]Material, error) {
 	all := make(map[string]Material, len(ids))
 	rows, err := l.db.rows(ctx, `SELECT r.id, m.snapshot, m.queue FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id `+fmt.Sprintf(l.db.anyOf, "$1"), l.db.list(ids))

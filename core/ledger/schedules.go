@@ -20,9 +20,9 @@ type Schedule struct {
 	Edition      int64     // Version when the definition was last put
 	Due          time.Time // when somebody has to check it; zero: never
 	Waits        bool      // the end of a run makes it due
-	Passed       time.Time // not zero: the row was restored from a copy then, and older than it says
+	Passed       time.Time // not zero: the row was restored from a copy then, and older than it seems
 	Data         []byte
-	// Unreadable says why Data could not be opened; nil mostly.
+	// Unreadable is why Data could not be opened; nil mostly.
 	Unreadable error
 }
 

@@ -259,7 +259,7 @@ func (l *Ledger) RevokeToken(ctx context.Context, s Scope, who, id string) (Toke
 const KeepTokens = 30 * 24 * time.Hour
 
 // PruneTokens removes tokens that ended before a time, and returns how many. Of each name and maker
-// the newest one stays, because it says which names are one person. So does the token "first":
+// the newest one stays, because it shows which names are one person. So does the token "first":
 // its id must never be free again.
 func (l *Ledger) PruneTokens(ctx context.Context, before time.Time) (n int64, err error) {
 	err = l.db.transact(ctx, "remove ended tokens", func(t *tx) error {

@@ -38,7 +38,7 @@ const (
 // ErrNoAccess is of somebody whom the provider knows, and no rule here.
 var ErrNoAccess = errors.New("no access")
 
-// Config says whom to believe.
+// Config holds whom to believe.
 type Config struct {
 	Issuer   string        // https://…, as the provider writes it; http:// on this machine only
 	ClientID string        // that the provider has for Turnus: the audience of ID tokens

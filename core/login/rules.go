@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// Rules say what people may do by what their provider claims of them. The first that holds counts;
-// without one there is no access.
+// Rules define what people may do by what their provider claims of them. The first that holds
+// counts; without one there is no access.
 type Rules struct{ Access []Rule }
 
 // Rule is one of them.
@@ -74,7 +74,7 @@ func tenant(text string) (string, error) {
 	return word(text)
 }
 
-// RulesFile gives what a file says, read again when it changes: who is taken out of it has no
+// RulesFile returns the rules of a file, read again when it changes: who is taken out of it has no
 // access from the next login on. A file that cannot be read, or is wrong, lets nobody in.
 func RulesFile(path string, roles []string) func() (Rules, error) {
 	watch := securefile.NewWatch(path)

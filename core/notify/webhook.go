@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/outward"
 )
 
-// HeaderID is where a webhook says the notification's id, beside the notice as its body and, in
+// HeaderID is where a webhook has the notification's id, beside the notice as its body and, in
 // core.WebhookHeader, its signature.
 const HeaderID = "X-Turnus-Notification"
 

@@ -46,7 +46,7 @@ func unconfirmed(sent url.Values, what string, n int, isWide bool) string {
 
 // stopping is how a run ends if it is cancelled now, in hosts.
 type stopping struct {
-	Unknown                          bool // the queue does not say which hosts run
+	Unknown                          bool // the queue does not report which hosts run
 	Running, Between, NotBegun, Done int
 }
 
@@ -67,7 +67,7 @@ func stoppingOf(run api.Run, away bool) stopping {
 	return s
 }
 
-// Sentences says what happens to the hosts.
+// Sentences describes what happens to the hosts.
 func (s stopping) Sentences() string {
 	hosts := func(n int, one, more string) string {
 		if n == 1 {

@@ -31,7 +31,7 @@ type gridView struct {
 	LeftOut int
 }
 
-// Left says how many hosts are not in the grid, as a sentence behind another one; "" for none.
+// Left returns how many hosts are not in the grid, as a sentence behind another one; "" for none.
 func (v gridView) Left() string {
 	switch v.LeftOut {
 	case 0:

@@ -31,7 +31,7 @@ type queueView struct {
 	Past         pastShares
 	Runs         []runLoad
 	Active       int // runs that are not complete, of which Runs shows the first
-	Unknown      int // runs of these of which the queue says nothing
+	Unknown      int // runs of these of which the queue reports nothing
 }
 
 // pastShares is the worker time of tenants in the last 24 hours.

@@ -32,7 +32,7 @@ func readSchedules(ctx context.Context, v visit, q url.Values) (any, error) {
 // scheduleView is a schedule, and what it would launch now.
 type scheduleView struct {
 	Schedule api.Schedule
-	Plan     *api.Plan // nil: Unknown says why
+	Plan     *api.Plan // nil: Unknown is why
 	Unknown  string
 	Key      string // of a trigger
 	Problem  string // why a trigger launched nothing

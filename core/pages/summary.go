@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core/pictures"
 )
 
-// Summary says how a run stands, for people who hear the page.
+// Summary describes the state of a run, for people who hear the page.
 func (v *runView) Summary() string {
 	parts := make([]string, 0, len(v.Bars))
 	for _, b := range v.Bars {
@@ -16,7 +16,7 @@ func (v *runView) Summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// Summary says what runs and what waits.
+// Summary describes what runs and what waits.
 func (view overviewView) Summary() string {
 	bad := 0
 	for _, run := range view.Active {

@@ -21,7 +21,7 @@ const (
 	ClocksChange     = "clocks"
 )
 
-// AgendaRow is a row of the table that says what the picture of a calendar shows.
+// AgendaRow is a row of the table that has what the picture of a calendar shows.
 type AgendaRow struct {
 	Kind               string
 	From, To           time.Time // To is zero of a moment
@@ -31,7 +31,7 @@ type AgendaRow struct {
 	Schedule, Run      string // that a link leads to
 }
 
-// What says in a word or two what a row is.
+// What returns in a word or two what a row is.
 func (r *AgendaRow) What() string {
 	return map[string]string{
 		OpenWindow: "window", UnapprovedWindow: "not approved", DeniedTime: "closed", FireTime: "launch", PlannedRun: "run", Conflict: "conflict", ClocksChange: "clocks change",

@@ -18,7 +18,7 @@ const calendarStyle = `
   .c-clock{stroke:#f0b75c}.c-now{stroke:#7fb8f2}}
 `
 
-// CalendarLegend says what the shapes of a calendar mean.
+// CalendarLegend explains the shapes of a calendar.
 const CalendarLegend = "W: window. ? and hatched: not approved. F, H, D: freeze, holidays, other deny. Triangle: a schedule launches. " +
 	"Bar: run until its P50 end, dashed until P90; pale: planned. !: conflict."
 

@@ -143,7 +143,7 @@ func Letter(kind string) string {
 	return strings.ToUpper(kind[:1])
 }
 
-// Fade is how strong the colour of an outcome of this age is: it says less the older it is.
+// Fade is how strong the colour of an outcome of this age is: it means less the older it is.
 func Fade(age time.Duration) float64 {
 	const day = 24 * time.Hour
 	switch {

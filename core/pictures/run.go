@@ -71,7 +71,7 @@ func RunDocument(t *api.Timeline, title string) string {
 // RunTitle is the title of the picture of a run.
 func RunTitle(run *api.Run) string { return run.Playbook + ", " + string(run.Phase) }
 
-// TimelineText says in words what the picture of a run shows.
+// TimelineText describes what the picture of a run shows.
 func TimelineText(t *api.Timeline) string {
 	done := 0
 	if n := len(t.Done); n > 0 {

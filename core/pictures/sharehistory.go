@@ -72,7 +72,7 @@ func Worked(t core.Seconds) string {
 	return fmt.Sprintf("%.1f s", float64(t))
 }
 
-// ShareHistoryNote says what the picture of shares over time means.
+// ShareHistoryNote explains the picture of shares over time.
 const ShareHistoryNote = "A bar is the worker time of host tasks that ended in the hour, in UTC. The line is the fair share: the time of all tenants, by weight among those that used any. " +
 	"A tenant below its line waited, or had less to do."
 

@@ -261,7 +261,7 @@ type Stats struct {
 	Oldest     time.Duration `json:"oldest_overdue_ns"`
 }
 
-// Explanation says why a job is where it is.
+// Explanation is the reason why a job is where it is.
 type Explanation struct {
 	Job    core.JobID  `json:"job"`
 	State  core.State  `json:"state"`

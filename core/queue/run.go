@@ -76,7 +76,7 @@ type FinishedJobs struct {
 	Outcome      core.Outcome
 }
 
-// Segment says when the next Count targets become due. Segments follow the order of Targets and
+// Segment is when the next Count targets become due. Segments follow the order of Targets and
 // together cover them all; they become due each alone, in any order of time. A one-target segment
 // is a timed job.
 type Segment struct {

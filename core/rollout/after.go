@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// After says, by name, which hosts a host comes after: it begins when each of them has ended well,
+// After has, by name, the hosts that a host comes after: it begins when each of them has succeeded,
 // and not at all when one has not. A host that comes after none is not in it.
 type After map[string][]string
 

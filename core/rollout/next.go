@@ -21,7 +21,7 @@ type Progress struct {
 	Finished int // jobs with an outcome
 	Deferred int // released hosts without one that wait for a time when they may start
 	Proven   int // hosts of the last released wave on which the steps were tried
-	// Succeeded counts the hosts of the last released wave that ended well, or went on to a barrier.
+	// Succeeded counts the hosts of the last released wave that succeeded, or reached a barrier.
 	Succeeded int
 	Held      bool      // paused, stopped or cancelled: nothing may be released
 	Reached   int       // hosts that were ever released, also by a queue that was lost since

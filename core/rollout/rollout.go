@@ -15,7 +15,7 @@ type Strategy struct {
 	PerGroup        map[string]int `json:"per_group,omitempty"` // "ha_group", "site", "customer", "pool", or "label:NAME": hosts of one group at the same time
 	// WaitForWindows makes a wave wait for its hosts that wait for their maintenance windows.
 	WaitForWindows bool `json:"wait_for_windows,omitempty"`
-	// OnFailedWave says what follows a wave of which no host succeeded: StopRun when not given.
+	// OnFailedWave selects what follows a wave of which no host succeeded: StopRun when not given.
 	OnFailedWave string `json:"on_failed_wave,omitempty"`
 	// NextWaveAt begins a wave before all released hosts have finished; the zero value does not.
 	NextWaveAt NextWave `json:"next_wave_at,omitzero"`
@@ -27,7 +27,7 @@ const (
 	ContinueRun = "continue"
 )
 
-// NextWave says when the next wave begins although released hosts have not finished yet. At most
+// NextWave defines when the next wave begins although released hosts have not finished yet. At most
 // one of its fields is set.
 type NextWave struct {
 	Finished float64       `json:"finished,omitempty"` // percent of the released hosts that have finished
@@ -53,7 +53,7 @@ func (n NextWave) String() string {
 
 // Pause is the pause between waves.
 type Pause struct {
-	Approve bool          `json:"approve,omitempty"` // an operator must say go
+	Approve bool          `json:"approve,omitempty"` // an operator must approve it
 	For     time.Duration `json:"for_ns,omitempty"`  // or wait so long
 }
 

@@ -8,7 +8,7 @@ type EventKind string
 // The kinds of event.
 const (
 	EventTriggered EventKind = "triggered" // launched, and recorded so
-	EventSkipped   EventKind = "skipped"   // dropped: Skip says what and why
+	EventSkipped   EventKind = "skipped"   // dropped: Skip has what and why
 	EventFailed    EventKind = "failed"    // an attempt to launch failed; it is tried again
 	EventTrouble   EventKind = "trouble"   // the engine could not do its work; Schedule is empty where it is not about one
 )

@@ -11,7 +11,7 @@ import (
 // Kept is the record of a schedule that earlier versions kept in the ledger, when its state was in
 // a store of its own.
 type Kept struct {
-	Data   []byte    // the store's record, where it had more to say than that all is decided; nil: it had not
+	Data   []byte    // the store's record, where it had more than that all is decided; nil: it had not
 	Floor  time.Time // the schedule was made, changed or resumed then: fire times before are not its
 	Mark   time.Time // fire times that started until then are decided. Of one with Data, its data decide
 	Active []Run     // that are not complete

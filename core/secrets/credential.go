@@ -123,7 +123,7 @@ func customerText(name string) string {
 }
 
 // Credential returns the credential that a host names, or the default one. It checks the host's
-// tenant and group; the dialler checks the address, by Reaches. Errors say what to write where.
+// tenant and group; the dialler checks the address, by Reaches. Errors show what to write where.
 // They wrap core.ErrNotFound if there is no such credential, core.ErrInvalid if it is not for this
 // host.
 func (s *Store) Credential(h core.Host) (*Credential, error) {

@@ -20,7 +20,7 @@ var nameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 // characters _ . and -.
 func ValidName(name string) bool { return len(name) <= maxName && nameForm().MatchString(name) }
 
-// Ref says where a secret's value is, and who may use it. It holds no value: Age is ciphertext.
+// Ref is where a secret's value is, and who may use it. It holds no value: Age is ciphertext.
 // Exactly one of its kinds is set. References of a definitions tree are of the kinds Vault and Age
 // only, so that a commit reads no file and runs nothing on workers.
 type Ref struct {
@@ -33,7 +33,7 @@ type Ref struct {
 	Limits
 }
 
-// Limits say who may use a secret. An empty field does not limit.
+// Limits define who may use a secret. An empty field does not limit.
 type Limits struct {
 	Tenants   []string `json:"tenants,omitempty"`   // of the run
 	Playbooks []string `json:"playbooks,omitempty"` // by name

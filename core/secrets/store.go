@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// Config says what a node resolves secrets with. The zero value resolves nothing.
+// Config holds what a node resolves secrets with. The zero value resolves nothing.
 type Config struct {
 	File       string   // the node's own file of secrets and of its Vault; "" is none
 	Identities []string // files with age identities, or SSH private keys, that open encrypted secrets

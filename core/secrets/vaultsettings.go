@@ -19,7 +19,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// Vault says how a node talks to HashiCorp Vault, or to OpenBao, which answers alike. Paths of
+// Vault defines how a node talks to HashiCorp Vault, or to OpenBao, which answers alike. Paths of
 // files count from the folder of the node's own file.
 type Vault struct {
 	Address    string // https://HOST:PORT; http on the loopback device only

@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 )
 
-// Rule says what a file must be to be read.
+// Rule defines what a file must be to be read.
 type Rule struct {
 	Most  int         // bytes that it may have
 	Shut  fs.FileMode // permissions that it must give nobody

@@ -27,7 +27,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Config says what a server answers from. Ledger, Controller, Queue, Board and Catalog must be set.
+// Config holds what a server answers from. Ledger, Controller, Queue, Board and Catalog must be
+// set.
 type Config struct {
 	Ledger     *ledger.Ledger
 	Controller *controller.Controller

@@ -49,8 +49,8 @@ func DecodeHost(data []byte) (core.Host, error) {
 	return h, nil
 }
 
-// RestoreHost reads a host of the ledger, which may be older than credentials: what it says to log
-// in with is dropped.
+// RestoreHost reads a host of the ledger, which may be older than credentials: its own
+// credentials are dropped.
 func RestoreHost(data []byte) (core.Host, error) {
 	var h core.Host
 	if err := Unmarshal(data, &h); err != nil {

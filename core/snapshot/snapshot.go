@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/secrets"
 )
 
-// Version is the newest version that Encode writes; it writes the oldest that says
+// Version is the newest version that Encode writes; it writes the oldest that has
 // everything. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
 // instead of running it outside of them, one that knows no turns a run of version 3, and one that
 // knows no secrets a run of version 4.
@@ -40,7 +40,7 @@ type Snapshot struct {
 	SkipTags   []string          `json:"skip_tags,omitempty"`
 	Check      bool              `json:"check,omitempty"`
 	Diff       bool              `json:"diff,omitempty"`
-	Become     *core.BecomeRule  `json:"become,omitempty"` // of the command line; what the playbook says goes before
+	Become     *core.BecomeRule  `json:"become,omitempty"` // of the command line; that of the playbook goes before
 	Reason     string            `json:"reason,omitempty"` // of a command; workers do not read it
 	Revision   string            `json:"revision,omitempty"`
 	LaunchedBy string            `json:"launched_by,omitempty"`

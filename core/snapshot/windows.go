@@ -15,7 +15,7 @@ type Admission struct {
 	Board   string                   `json:"board"`              // name of the document, see admission.DecodeCalendar
 	Change  string                   `json:"change"`             // what approvals may be bound to, as sha256:HEX
 	Targets map[string]string        `json:"targets,omitempty"`  // the same of the run's hosts in each window set
-	Needs   map[string]time.Duration `json:"needs_ns,omitempty"` // learned, by step: where the playbook says none
+	Needs   map[string]time.Duration `json:"needs_ns,omitempty"` // learned, by step: where the playbook has none
 	Planned []Planned                `json:"planned,omitempty"`  // the windows that hosts were planned for
 	Ready   int                      `json:"ready,omitempty"`    // jobs below it could begin when their windows opened
 }

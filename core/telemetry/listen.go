@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// ListenConfig says where a node that has no API is asked how it is, and who may ask.
+// ListenConfig defines where a node that has no API is asked how it is, and who may ask.
 type ListenConfig struct {
 	Address string       // HOST:PORT; port 0 takes a free one
 	Token   string       // a scrape must bring it as a bearer; "" asks for none

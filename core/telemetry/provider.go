@@ -35,7 +35,7 @@ const (
 	defaultName = "turnus"
 )
 
-// TraceConfig says where spans go.
+// TraceConfig defines where spans go.
 type TraceConfig struct {
 	// Endpoint is the collector's URL, to which /v1/traces is added: http://127.0.0.1:4318. If it
 	// is empty, OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT count. If they

@@ -14,7 +14,7 @@ import (
 )
 
 // Need returns the path of an installed program. Without it the test fails when
-// CI is set, and otherwise skips with a line that says how to install it.
+// CI is set, and otherwise skips with a line that shows how to install it.
 func Need(tb testing.TB, program, debianPackage string) string {
 	tb.Helper()
 	for _, name := range []string{program, "/usr/sbin/" + program, "/usr/local/sbin/" + program} {
@@ -31,7 +31,7 @@ func Need(tb testing.TB, program, debianPackage string) string {
 
 // Patient runs tests that wait most of the time, for sessions that end, restarts and ticks: of
 // those with t.Parallel twice as many run at the same time as there are cores, unless -parallel
-// says how many.
+// sets how many.
 type Patient struct{ M *testing.M }
 
 // Run runs the tests and returns the exit code.
@@ -54,7 +54,7 @@ func Shipped(flags ...string) []string {
 }
 
 // Able ends a test whose machine does not allow what it needs, as root or a network namespace do;
-// err says what was refused. As with Need, the test fails in CI and skips loudly elsewhere. A nil
+// err is what was refused. As with Need, the test fails in CI and skips loudly elsewhere. A nil
 // err continues.
 func Able(tb testing.TB, what string, err error) {
 	tb.Helper()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Fence says which lease of a queue an operation belongs to. A host keeps the newest fence of each
+// Fence is the lease of a queue that an operation belongs to. A host keeps the newest fence of each
 // queue that it saw: it refuses an older one, and ends what an older one left running before the
 // first command of a newer one. Fences of different queues are not compared. The zero Fence is
 // neither kept nor compared.

@@ -27,7 +27,7 @@ const newMode = 0o644
 // maxSize bounds the size of a file: one more is still a number.
 const maxSize int64 = 1 << 62
 
-// Put says where and how to write a file.
+// Put defines where and how to write a file.
 type Put struct {
 	Path   string      // absolute; a symbolic link there is replaced, not followed
 	Mode   uint32      // permission bits; 0 keeps those of the file there, and means 0644 for a new one

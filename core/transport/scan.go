@@ -93,7 +93,7 @@ func (p *Pool) Jumps(h core.Host) ([]core.Host, error) {
 	return list, nil
 }
 
-// KeyState says what a run makes of a key that a host shows.
+// KeyState classifies a key that a host shows, as a run would.
 type KeyState string
 
 // The states of keys.

@@ -24,7 +24,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Config says how a Pool dials. The zero value of a field means its default.
+// Config defines how a Pool dials. The zero value of a field means its default.
 type Config struct {
 	User           string                               // for hosts that name none; the process's user by default
 	Credential     func(core.Host) (*Credential, error) // for a login; an error keeps the host from being dialled. Nothing is offered by default
@@ -140,7 +140,7 @@ func New(cfg Config) (*Pool, error) {
 }
 
 // Probe proves that a new, authenticated connection works, past the pool. It
-// logs in and opens a session: servers ban sources that connect and say nothing.
+// logs in and opens a session: servers ban sources that connect and send nothing.
 func (p *Pool) Probe(ctx context.Context, h core.Host) error {
 	r, err := p.resolve(h)
 	if err != nil {

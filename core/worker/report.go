@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/board"
 )
 
-// ReportConfig says which reports a node sends, and where. Worker and Board must be set.
+// ReportConfig defines which reports a node sends, and where. Worker and Board must be set.
 type ReportConfig struct {
 	Worker  *Worker
 	Board   board.Board
@@ -78,7 +78,7 @@ func (r *Reporter) Event(e Event) {
 	}
 }
 
-// Run reports until ctx ends, which should be after the worker's Run has returned; then it says
+// Run reports until ctx ends, which should be after the worker's Run has returned; then it reports
 // that the node is gone.
 func (r *Reporter) Run(ctx context.Context) {
 	var wg sync.WaitGroup

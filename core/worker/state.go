@@ -32,12 +32,12 @@ type state struct {
 
 	Called *core.StepResult `json:"called,omitempty"` // result of the present step, which has once and which the job called for its run
 
-	Given []handed `json:"given,omitzero"` // secrets that calls had; nil in a state of a former version, which does not say
+	Given []handed `json:"given,omitzero"` // secrets that calls had; nil in a state of a former version, which does not have them
 
 	Handlers *handlersState `json:"handlers,omitempty"`
 	Facts    map[string]any `json:"facts,omitempty"` // of the host, from when a step first read them
 	FactsAt  time.Time      `json:"facts_at,omitzero"`
-	Seen     *core.Facts    `json:"seen,omitempty"` // what the record is to say of the host; older workers drop it
+	Seen     *core.Facts    `json:"seen,omitempty"` // what the record will have of the host; older workers drop it
 
 	Barred map[string]string `json:"barred,omitempty"` // by host: see host.Outcome.Barred
 	Cut    int               `json:"cut,omitempty"`    // the step at which the host had to end, from 1: behind it only always runs

@@ -37,7 +37,7 @@ type Plugins interface {
 	Run(ctx context.Context, c host.Call) (host.Outcome, error)
 }
 
-// Config says what a worker works on and with. Queue, Payload and Plugins must be set.
+// Config holds what a worker works on and with. Queue, Payload and Plugins must be set.
 type Config struct {
 	Queue       queue.Worker
 	Payload     func(ctx context.Context, run string) ([]byte, error) // queue.Inspect has it
@@ -51,8 +51,8 @@ type Config struct {
 	Load   func() (cpu, memory float64)
 	Limits Limits
 
-	// FilesDir is the folder that a run's artifacts are read from; files is what the
-	// snapshot says of it. Nil, or "", refuses artifacts.
+	// FilesDir is the folder that a run's artifacts are read from; files is the
+	// name in the snapshot. Nil, or "", refuses artifacts.
 	FilesDir func(run, files string) string
 	// Withheld are files and folders of this machine that no step sends to a host, even if they are in
 	// FilesDir.

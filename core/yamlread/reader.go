@@ -12,7 +12,7 @@ import (
 // MaxDepth bounds nesting: of mappings, lists and merge keys.
 const MaxDepth = 64
 
-// Reader reads values as tables of fields say. It reports each fault and continues, so that all are
+// Reader reads values by tables of fields. It reports each fault and continues, so that all are
 // reported together.
 type Reader struct {
 	report func(at *yaml.Node, f Fault)
@@ -283,7 +283,7 @@ func (r *Reader) kind(n *yaml.Node) string {
 	return Kind(n)
 }
 
-// List returns a list's items; a single value is a fault that says how a list is written.
+// List returns a list's items; a single value is a fault that shows how a list is written.
 func (r *Reader) List(n *yaml.Node, want string) []*yaml.Node {
 	target, ok := r.Follow(n)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// Options say what to translate.
+// Options define what to translate.
 type Options struct {
 	Tree  fs.FS       // folder of the playbook and of everything that it names
 	Site  string      // the playbook, relative to Tree
@@ -71,7 +71,7 @@ func (e *Error) Error() string { return e.String() }
 // Is makes errors.Is(err, core.ErrInvalid) hold.
 func (e *Error) Is(target error) bool { return target == core.ErrInvalid }
 
-// Convert translates a playbook. An error says which file cannot be read, and where.
+// Convert translates a playbook. An error names the file that cannot be read, and the place.
 func Convert(o Options) (*Result, error) {
 	c := &converter{reader: newReader(o), names: map[string]bool{}, files: map[string]bool{}, before: map[string]string{}, hosts: o.Hosts, members: o.Members}
 	if err := c.readBeside(o); err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// Config says what is tested, and how patiently.
+// Config defines what is tested, and how patiently.
 type Config struct {
 	Argv     []string         // the program, by an absolute path, and its arguments
-	Manifest string           // a manifest.json that must say the same as the program; "" for none
+	Manifest string           // a manifest.json that must be equal to that of the program; "" for none
 	Lab      Lab              // what the author declares about the hosts
 	Only     []string         // ids of cases; all when empty
 	Sandbox  *sandbox.Sandbox // in which a worker would run it; nil: the case of that does not apply

@@ -42,7 +42,7 @@ type Parent struct {
 	Within sdk.Duration `json:"within,omitempty" turnus:"default=72h" jsonschema:"how long the parent may take before a person is called"`
 }
 
-// Signer says where BIND's things are.
+// Signer defines where BIND's things are.
 type Signer struct {
 	Config   string `json:"config,omitempty" turnus:"default=/etc/bind/named.conf,pattern=^/" jsonschema:"named.conf; the policy and the key directory are read from it"`
 	RNDCConf string `json:"rndc_conf,omitempty" turnus:"pattern=^(/.+)?$" jsonschema:"rndc's configuration; empty: its own default"`

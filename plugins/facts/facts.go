@@ -1,4 +1,4 @@
-// Package facts owns the job type facts: what a host is, as the host itself says. It
+// Package facts owns the job type facts: what a host is, as the host itself reports. It
 // imports only the sdk.
 package facts
 

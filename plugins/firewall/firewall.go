@@ -110,7 +110,7 @@ func source(text string) (netip.Prefix, error) {
 // folder has a table's pushes on the host. A table name has no slash.
 func (p *Params) folder() string { return path.Join(p.StateDir, strings.ReplaceAll(p.Table, " ", "-")) }
 
-// State is the state that must survive a crash of the worker. The truth is on the host; State says
+// State is the state that must survive a crash of the worker. The truth is on the host; State has
 // what to check there.
 type State struct {
 	Push string `json:"push"` // its folder on the host

@@ -40,12 +40,12 @@ const (
 type facts struct {
 	Boot       string // id of this boot
 	Version    string // that runs
-	Compatible string // "" when it cannot say
+	Compatible string // "" when it does not know
 	Slot       string // that runs; "" without slots
 	Other      string // the one that can be installed; "" without
 	Primary    string // that boots next
 	Good       bool   // the running slot is kept over boots
-	Installed  string // version in the other slot, as the installer recorded it; "" when it cannot say
+	Installed  string // version in the other slot, as the installer recorded it; "" when it does not know
 }
 
 // of picks the driver.

@@ -43,7 +43,7 @@ type Script struct {
 	Committed      string   `json:"committed,omitempty" turnus:"min=1" jsonschema:"exits with 0 when the slot that runs is kept; read after commit, whose exit code is not believed"`
 }
 
-// Device says how the device is talked to; both job types have it.
+// Device defines how the device is reached; both job types have it.
 type Device struct {
 	Artifact       Artifact     `json:"artifact" turnus:"required" jsonschema:"what shall run"`
 	Driver         string       `json:"driver,omitempty" turnus:"default=rauc,enum=rauc|script" jsonschema:"rauc, or the device's own commands, given as script"`

@@ -13,7 +13,7 @@ import (
 )
 
 // State is the state that must survive a crash of the worker. The truth is on the device; State
-// says what to check there.
+// has what to check there.
 type State struct {
 	Phase      string    `json:"phase"`
 	Install    string    `json:"install,omitempty"` // folder of the detached installation

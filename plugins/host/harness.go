@@ -36,7 +36,7 @@ func (s *Services) Grant(ctx context.Context, c *Call) (req *wire.RunRequest, en
 	return request(ctx, l), func() { l.end(0) }
 }
 
-// ReadOutcome reads an outcome as a worker does; an error says how it breaks the protocol.
+// ReadOutcome reads an outcome as a worker does; an error is how it breaks the protocol.
 func ReadOutcome(w *wire.Outcome) (Outcome, error) { return outcomeFromWire(w) }
 
 // ReadManifest reads a manifest as a worker does, and checks it.

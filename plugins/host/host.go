@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
-// Config says where plugins come from and what they may use.
+// Config defines where plugins come from and what they may use.
 type Config struct {
 	Builtins []Plugin          // the binary's own, run by re-executing it
 	Dirs     []string          // plugin folders: DIR/NAME/VERSION/{plugin,manifest.json}
@@ -129,12 +129,12 @@ type Call struct {
 	// BeforeChange is called before each call of a host service that could change the host; an error
 	// refuses that call. Nil allows all.
 	BeforeChange func(ctx context.Context) error
-	// MayBegin says, when a process stands ready, and again when the host is connected for the first
-	// thing that is asked of it, why the call may not begin after all: both may take long. The outcome
-	// is then Held, with the call's State. "" is that it may. Nil always allows it.
+	// MayBegin returns, when a process stands ready, and again when the host is connected for the
+	// first thing that is asked of it, why the call may not begin after all: both may take long. The
+	// call then ends as Held, with its State. "" is that it may. Nil always allows it.
 	MayBegin func(ctx context.Context) string
-	// Stop says, after a checkpoint, why the call should end there as Held; "" is continue. Nil never
-	// asks for it.
+	// Stop returns, after a checkpoint, why the call should end there as Held; "" is continue. Nil
+	// never asks for it.
 	Stop func(ctx context.Context) string
 	// MayStart returns why the call may not begin an action now that cannot be undone and takes so
 	// long, rollback included; "" if it may. need 0 is what the step was given. Nil always allows it.

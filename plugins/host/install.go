@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
-// Installing says what to install, and where.
+// Installing defines what to install, and where.
 type Installing struct {
 	Source  string           // a program, or a folder with one, or with a script and its plugin.yaml
 	Dir     string           // plugin folder

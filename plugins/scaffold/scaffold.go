@@ -29,7 +29,7 @@ const SDKModule = "github.com/turnus/turnus/plugins/sdk"
 // Languages are those in which a plugin can begin; exec is any other, by way of a script.
 func Languages() []string { return []string{"go", "python", "exec"} }
 
-// Options say what to make.
+// Options define what to make.
 type Options struct {
 	Name    string // of the plugin: a-z, 0-9 and _
 	Lang    string // one of Languages

@@ -6,7 +6,7 @@ import (
 )
 
 // Answer is the output of a script on a host, in lines of a word and its value, as those of
-// [DeadMan] are: "state armed". The zero value says nothing. Safe for concurrent use.
+// [DeadMan] are: "state armed". The zero value is empty. Safe for concurrent use.
 type Answer struct {
 	last map[string]string
 	all  map[string]*strings.Builder

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Poll calls try until it says that it is done or gives an error, waiting first between the calls,
+// Poll calls try until it is done or returns an error, waiting first between the calls,
 // then half as long again each time, up to most. When ctx ends it returns the reason of ctx, with
 // any error of try.
 func Poll(ctx context.Context, first, most time.Duration, try func(ctx context.Context) (done bool, err error)) error {

@@ -117,14 +117,14 @@ func (d DeadMan) Apply(ctx context.Context, h *Host, lines string) error {
 	return err
 }
 
-// Confirm disarms, over a fresh connection, and says how it stands then: StateConfirmed, unless the
+// Confirm disarms, over a new connection, and returns the state then: StateConfirmed, unless the
 // timer was first. Asking twice is the same as once.
 func (d DeadMan) Confirm(ctx context.Context, h *Host) (DeadManState, error) {
 	a, err := d.ask(ctx, h, Command{Run: d.Disarm() + d.Release() + d.State(), Fresh: true})
 	return deadManState(a, d.ID), err
 }
 
-// Rollback asks the timer's own program to revert now, and says how it stands then: StateReverted,
+// Rollback asks the timer's own program to revert now, and returns the state then: StateReverted,
 // unless it was confirmed before.
 func (d DeadMan) Rollback(ctx context.Context, h *Host) (DeadManState, error) {
 	a, err := d.ask(ctx, h, Command{Run: d.Back() + d.State()})

@@ -94,7 +94,7 @@ for old in */deadline; do
 done
 `
 
-// Start arms: it comes after Take, in Folder. It says "armed" when the timer surely runs.
+// Start arms: it comes after Take, in Folder. It prints "armed" when the timer surely runs.
 func (d DeadMan) Start() string {
 	return "cat >\"$ID/guard\" <<'" + guardEnd + "'\n" + guardHead + "back() {\n" + strings.TrimRight(d.Revert, "\n") + "\n}\n" + guardTail + guardEnd + "\n" + startScript
 }

@@ -14,7 +14,7 @@
 // A job type's function runs at least once per job: after a crash of its process the
 // worker may call it again (see [Idempotent], [OnLost] and [Run.Checkpoint]). It
 // returns nil when the host is as it should be, and otherwise an error: any error
-// fails the step; [Fail] says more about it, [Suspend] suspends it.
+// fails the step; [Fail] adds details to it, [Suspend] suspends it.
 //
 // # Parameters
 //

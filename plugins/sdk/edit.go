@@ -132,7 +132,7 @@ type TextEdit struct {
 	// its path. "" is none. It does not run in check mode.
 	Validate string
 	Part     string // what the edit sets, as "line": named in place of a diff that may hold secrets
-	// Edit returns the new content of the file, or an error that says why it cannot be edited.
+	// Edit returns the new content of the file, or an error with the reason why it cannot be edited.
 	Edit func(content string) (string, error)
 }
 

@@ -87,7 +87,7 @@ func hostError(ctx context.Context, host, op string, err error) error {
 	return e
 }
 
-// Effects says what a failed step did to its host.
+// Effects classifies what a failed step did to its host.
 type Effects int
 
 // The effects of a failure.
@@ -97,7 +97,7 @@ const (
 	EffectsPartial         // some of it was done
 )
 
-// Failure is an error that says more about how a step failed.
+// Failure is an error with details of how a step failed.
 type Failure struct {
 	reason                      string
 	err                         error
@@ -147,7 +147,7 @@ type suspension struct {
 
 func (s *suspension) Error() string { return "suspended: " + s.reason }
 
-// SuspendOption says more about a suspension.
+// SuspendOption sets a detail of a suspension.
 type SuspendOption func(*suspension)
 
 // Suspend suspends the job when it is returned: it takes up no concurrency, and continues after the

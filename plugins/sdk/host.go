@@ -45,8 +45,8 @@ func (e Exit) Err() error {
 	return &ExitError{Exit: e}
 }
 
-// ExitError is a command that did not end well. It fails a step, and says that
-// trying again may help.
+// ExitError is a command that did not succeed. It fails a step as one that may succeed when it is
+// tried again.
 type ExitError struct {
 	Exit
 	LastLine string // of its standard error; may be empty

@@ -99,8 +99,8 @@ func Job[P, S any](name string, fn func(context.Context, *Run[P, S]) error, opts
 // Option declares something about a job type.
 type Option func(*jobType)
 
-// Idempotent reports whether running the type twice does the same as once. Unless [OnLost] says
-// otherwise, an idempotent type is retried after a crash and another is held.
+// Idempotent reports whether running the type twice does the same as once. Unless [OnLost] declares
+// otherwise, a job of an idempotent type is retried after a crash and another waits for a person.
 func Idempotent(yes bool) Option { return func(t *jobType) { t.Idempotent = yes } }
 
 // Check declares that the type supports check mode: with [Run].Check set it changes

@@ -6,8 +6,8 @@ import "bytes"
 // within could begin within a secret, and nobody would know the rest of that again.
 const keptLine = 512
 
-// LastLine is a writer that keeps the last line it gets that is not blank: what most commands say
-// why they failed. For one goroutine at a time.
+// LastLine is a writer that keeps the last line it gets that is not blank: where most commands
+// print why they failed. For one goroutine at a time.
 type LastLine struct {
 	line []byte // that is being written
 	last []byte // the one before it that is not blank

@@ -200,7 +200,7 @@ func (r *Run[P, S]) Progress(part float64, phase string) {
 }
 
 // Checkpoint saves state and returns once it is durable: after a crash the next
-// call finds it in State. name says which phase was reached. State holds
+// call finds it in State. name is the phase that was reached. State holds
 // references to secrets only, never secrets.
 //
 // It must stand where the job may stop and continue much later: when the host's window has

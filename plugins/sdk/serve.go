@@ -21,7 +21,7 @@ import (
 
 // Serve makes the process a plugin of the job types; it is all that main does. It
 // returns when the worker has asked the process to end. Started by hand, it prints the
-// manifest for the argument "manifest", and otherwise says what it is and exits with 1.
+// manifest for the argument "manifest", and otherwise prints what it is and exits with 1.
 func Serve(defs ...Def) {
 	if len(os.Args) > 1 && os.Args[1] == "manifest" {
 		encoder := json.NewEncoder(os.Stdout)

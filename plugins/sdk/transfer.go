@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
-// PutFile says where and how to write a file. It is written beside Path, verified by
+// PutFile defines where and how to write a file. It is written beside Path, verified by
 // its hash on the host and renamed, so that nobody sees half of it.
 type PutFile struct {
 	Path   string // absolute

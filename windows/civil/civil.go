@@ -1,4 +1,4 @@
-// Package civil owns civil time: what a wall clock in a time zone says, which instant
+// Package civil owns civil time: what a wall clock in a time zone shows, which instant
 // that is when clocks change, and cron expressions evaluated on it.
 //
 // It must not know windows, schedules, or what is started.
@@ -18,7 +18,7 @@ import (
 // ErrInvalid is the error of this package: the caller's text is wrong.
 var ErrInvalid = errors.New("invalid")
 
-// Kind says how a wall time met the zone's clock.
+// Kind is how a wall time met the zone's clock.
 type Kind uint8
 
 // A wall time exists once, never, or more than once.

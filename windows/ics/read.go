@@ -20,7 +20,7 @@ var ErrInvalid = windows.ErrInvalid
 
 const maxEvents = 2000
 
-// Import says how a calendar becomes a window set.
+// Import defines how a calendar becomes a window set.
 type Import struct {
 	Name     string // of the window set
 	Timezone string // of the set; "": that of the events

@@ -89,7 +89,7 @@ func (c *Console) Message(text string) {
 }
 
 // Report prints a warning or an error on stderr, above the moving part where there is one. It is
-// never cut: its end may say what to do.
+// never cut: its end may have the next command.
 func (c *Console) Report(text string) {
 	if c.structured != nil {
 		structuredMessage(c.structured, text)

@@ -104,7 +104,7 @@ func Table(w io.Writer, rows [][]string) {
 	}
 }
 
-// Short writes a duration as people say it: 430ms, 4.2s, 1m20s.
+// Short writes a duration as people write it: 430ms, 4.2s, 1m20s.
 func Short(d time.Duration) string {
 	switch {
 	case d < time.Second:

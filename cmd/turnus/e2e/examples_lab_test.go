@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/servers"
@@ -230,4 +233,106 @@ func TestLabExampleFirewall(t *testing.T) {
 	}
 	l.file("rules/branch.nft", strings.Replace(string(rules), "80, 443", "80, 8443", 1))
 	push("widen-narrow.yaml", "{ 80, 8443 }")
+}
+
+// exampleDevice copies examples/firmware beside a real device that reboots, and an image for it.
+type exampleDevice struct {
+	*lab
+	*servers.Device
+	hosts string
+}
+
+func newExampleDevice(t *testing.T, d *servers.Device, labels string, replaced ...string) exampleDevice {
+	t.Helper()
+	l := example(t, "firmware", append(replaced, "soak: 2m", "soak: 3s")...)
+	return exampleDevice{l, d, l.file("device.yaml", fmt.Sprintf("hosts:\n  d1: {address: %s, user: root, identity_file: %s, host_key: [%q], labels: {%s}}\n", d.Net.Address, d.KeyFile, d.HostKey, labels))}
+}
+
+// upgrade runs a playbook with an image, and checks what it reports and which version then runs.
+func (d exampleDevice) upgrade(playbook string, image []byte, vars map[string]string, code int, want, runs string, more ...string) {
+	d.t.Helper()
+	d.file("image.bin", string(image))
+	vars["image"], vars["sha256"] = "image.bin", fmt.Sprintf("%x", sha256.Sum256(image))
+	encoded, err := json.Marshal(vars)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	p := d.start(append([]string{"run", filepath.Join(d.dir, playbook), "-i", d.hosts, "--outside-windows", "-e", string(encoded)}, more...)...)
+	p.wants(code)
+	version, err := d.Shell(". /etc/os-release; echo $VERSION_ID")
+	if err != nil || version != runs || !strings.Contains(p.out.String(), want) {
+		d.t.Errorf("it runs %q (%v), expected %s and %q: %s", version, err, runs, want, p.out.String())
+	}
+}
+
+// TestLabExampleFirmwareWithTwoSlots stages and installs an image on a real device by rauc.yaml of
+// examples/firmware, and rolls back an image that is not healthy.
+func TestLabExampleFirmwareWithTwoSlots(t *testing.T) {
+	t.Parallel()
+	vendor := servers.NewVendor(t)
+	device := servers.NewDevice(t, vendor)
+	for _, image := range []struct {
+		version, behaviour string
+		health             time.Duration
+		code               int
+		want, runs         string
+		boots              int
+	}{
+		{"2.0", servers.ImageFine, patience / 2, 0, "1 changed", "2.0", 2},
+		{"3.0", servers.ImageSick, 8 * time.Second, 2, "1 rolled back", "2.0", 4}, // it is waited for to its end
+	} {
+		d := newExampleDevice(t, device, "role: gateway, model: "+servers.DeviceName, "reboot_timeout: 8m", fmt.Sprintf("reboot_timeout: 8m\n      health_timeout: %v", image.health))
+		bundle, err := os.ReadFile(vendor.Bundle(t, image.version, image.behaviour, servers.DeviceName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.upgrade("rauc.yaml", bundle, map[string]string{
+			"version": image.version, "compatible": servers.DeviceName, "health": "/run/slot/health",
+			"reboot": device.Path("reboot"), "state_dir": device.Path("data") + "/turnus",
+		}, image.code, image.want, image.runs)
+		if n := device.Boots(); n != image.boots {
+			t.Errorf("version %s: %d boots, expected %d", image.version, n, image.boots)
+		}
+	}
+}
+
+// TestLabExampleFirmwareWithOneSlot keeps the configuration of a real device and upgrades it by
+// sysupgrade.yaml of examples/firmware. The device has stand-ins for the commands of OpenWrt: its
+// image is that of the slot that runs.
+func TestLabExampleFirmwareWithOneSlot(t *testing.T) {
+	t.Parallel()
+	vendor := servers.NewVendor(t)
+	device := servers.NewDevice(t, vendor)
+	d := newExampleDevice(t, device, "os: openwrt",
+		"sysupgrade -", "/etc/fw/sysupgrade -", "ubus ", "/etc/fw/ubus ", "/tmp/sysinfo/", "/etc/fw/", "/tmp/turnus", "/run/turnus") // /run is in memory, as /tmp of OpenWrt
+	for name, text := range map[string]string{
+		"openwrt_release": ". /usr/lib/os-release; DISTRIB_RELEASE=$VERSION_ID",
+		"fw/board_name":   "acme,br-100",
+		"fw/ubus":         "#!/bin/sh\n" + `echo '{ "up": true }'`,
+		"fw/sysupgrade": `#!/bin/sh
+case $1 in
+-b) tar -C / -czf - etc/fw ;;
+-T) head -c 4 "$2" | grep -q hsqs ;;
+-v) cat "$2" >` + device.Dir + `/next.img && mv ` + device.Dir + `/next.img ` + device.Dir + `/slot-A.img && ` + device.Path("reboot") + ` ;;
+esac`,
+	} {
+		if _, err := device.Shell("mkdir -p /etc/fw && printf '%s\\n' " + shellQuote(text) + " >/etc/" + name + " && chmod 755 /etc/" + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := filepath.Join(d.dir, "configs")
+	upgrade := func(image []byte, code int, want, runs string, boots int) {
+		t.Helper()
+		d.upgrade("sysupgrade.yaml", image, map[string]string{"version": "2.0"}, code, want, runs, "--config-dir", kept)
+		if n := device.Boots(); n != boots {
+			t.Errorf("%d boots, expected %d", n, boots)
+		}
+	}
+	upgrade([]byte("no image"), 2, "the device refuses the artifact", "1.0", 1)
+	upgrade(vendor.Image(t, "2.0", servers.ImageFine), 0, "1 changed", "2.0", 2)
+	ls := d.start("hosts", "config", "ls", "--config-dir", kept)
+	ls.wants(0)
+	if !strings.Contains(ls.out.String(), "d1") || !strings.Contains(ls.out.String(), "config.tar.gz.base64") {
+		t.Errorf("the kept configuration: %s", ls.out.String())
+	}
 }

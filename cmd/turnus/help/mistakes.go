@@ -118,7 +118,7 @@ const (
 	vaultHint  = "Turnus does not read Ansible Vault. Keep secrets in a file of secrets: turnus secrets --help"
 )
 
-// FlagError says which flag a misspelt one most likely meant, and what a flag expects.
+// FlagError adds which flag a misspelt one most likely meant, and what a flag expects.
 func FlagError(cmd *cobra.Command, err error) error {
 	help := cmd.CommandPath() + " --help lists the flags"
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {

@@ -26,7 +26,7 @@ type savingQueue struct {
 	c *Conductor
 }
 
-// Save records the handlers of a job before it says that the state is saved.
+// Save records the handlers of a job before it reports that the state is saved.
 func (q *savingQueue) Save(ctx context.Context, s queue.Save) error {
 	if err := q.Backend.Save(ctx, s); err != nil {
 		return err

@@ -26,7 +26,7 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// PlayFlags say what is launched on which hosts, and how.
+// PlayFlags define what is launched on which hosts, and how.
 type PlayFlags struct {
 	Inv          InventoryFlags
 	vars         VarFlags

@@ -17,8 +17,8 @@ const noteProject = "turnus_project"
 // ProjectToo marks a command that reads the project also where its flags name a server.
 const ProjectToo = "turnus_project_too"
 
-// UseProject sets the flags that the command line and the environment leave out to what the project
-// of the current folder says: the nearest turnus.yaml upward. Other commands stay as they are.
+// UseProject sets the flags that the command line and the environment leave out by the project of
+// the current folder: the nearest turnus.yaml upward. Other commands stay as they are.
 func UseProject(c *cobra.Command) error {
 	flag := c.Flags().Lookup("inventory")
 	if flag == nil || flag.Annotations[noteProject] == nil {

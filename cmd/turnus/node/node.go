@@ -30,7 +30,7 @@ import (
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
-// Flags say how this process works on jobs.
+// Flags define how this process works on jobs.
 type Flags struct {
 	SSH         SSHFlags
 	Login       UserLoginFlags // of turnus run only
@@ -110,7 +110,7 @@ type Node struct {
 	stopReporter context.CancelFunc
 }
 
-// WorkOptions says what a node works for.
+// WorkOptions holds what a node works for.
 type WorkOptions struct {
 	Queue  encrypted.Backend
 	Name   string                         // of the node; HOST-PID when empty
@@ -121,7 +121,7 @@ type WorkOptions struct {
 	Few    bool                           // it works on few hosts, and ends: its heap need not be small
 	Report bool                           // to the service: how it is, and what happens to jobs
 	Drain  func()                         // see worker.ReportConfig
-	// metrics reports how the node is; scraped says that somebody can ask this process for them, else
+	// metrics reports how the node is; scraped is whether somebody can ask this process for them, else
 	// they are posted for servers.
 	Metrics *telemetry.Registry
 	Scraped bool
@@ -130,7 +130,7 @@ type WorkOptions struct {
 	Traces  trace.TracerProvider // nil: nothing is traced
 }
 
-// LoginMode says what a node logs in to hosts with.
+// LoginMode selects the credentials with which a node logs in to hosts.
 type LoginMode int
 
 // The login modes.

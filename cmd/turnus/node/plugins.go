@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// PluginFlags say where job types come from.
+// PluginFlags define where job types come from.
 type PluginFlags struct {
 	Dirs   []string
 	dev    []string // NAME=DIR
@@ -76,8 +76,8 @@ func (f *PluginFlags) Supervisor(log *slog.Logger) (*host.Supervisor, error) {
 }
 
 // Only makes a node that runs one built-in plugin leave out all others: their schemas and folders
-// take longer than a short command. Where the command line says something of plugins, nothing is
-// left out.
+// take longer than a short command. If the command line has a flag of plugins, nothing is left
+// out.
 func (f *Flags) Only(builtin string) {
 	if len(f.Plugins.dev) == 0 && len(f.sandbox.allow) == 0 {
 		f.Plugins.only = builtin

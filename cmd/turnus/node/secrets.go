@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// SecretFlags say where a node finds the values of secrets.
+// SecretFlags define where a node finds the values of secrets.
 type SecretFlags struct {
 	File       string
 	identities []string
@@ -28,7 +28,8 @@ func (f *SecretFlags) Add(c *cobra.Command) {
 	settings.NamesSecretFiles(c.Flags(), "secrets-identity")
 }
 
-// SecretFlagsOf returns what a command's flags say, or the environment where it has no such flags.
+// SecretFlagsOf returns the values of a command's flags, or of the environment where it has no such
+// flags.
 func SecretFlagsOf(fl *pflag.FlagSet) *SecretFlags {
 	f := &SecretFlags{File: os.Getenv("TURNUS_SECRETS"), identities: IdentityFromEnv()}
 	if fl != nil && fl.Lookup("secrets") != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// SSHFlags say how hosts are reached.
+// SSHFlags define how hosts are reached.
 type SSHFlags struct {
 	user                string
 	knownHosts, hostCAs []string

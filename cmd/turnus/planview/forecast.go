@@ -32,7 +32,7 @@ type View struct {
 	notes       []string
 }
 
-// Options say what a forecast is made for.
+// Options define what a forecast is made for.
 type Options struct {
 	At          time.Time // of the launch
 	By          string    // host, customer, or "" for what the number of hosts asks for

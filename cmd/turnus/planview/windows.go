@@ -193,7 +193,7 @@ func showExplained(con *console.Console, doc explainDoc, at, next time.Time, zon
 	return nil
 }
 
-// ExplainedWindow prints what a server says of it.
+// ExplainedWindow prints what a server answers about it.
 func ExplainedWindow(con *console.Console, w api.WindowAnswer, need time.Duration, zone *time.Location) error {
 	doc := explainDoc{
 		Set: w.Set, At: console.UTC(w.At), AtLocal: w.At.In(zone).Format(time.RFC3339), Need: core.InSeconds(need), Open: w.Open, Fits: w.Fits,

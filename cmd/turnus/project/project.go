@@ -22,7 +22,7 @@ var templates embed.FS
 // SchemaFile is the path of the playbooks' schema in the first playbook's editor line.
 const SchemaFile = ".turnus/playbook.schema.json"
 
-// Options say what to make.
+// Options define what to make.
 type Options struct {
 	Dir    string   // where to
 	Hosts  []string // of the inventory; an example when there are none

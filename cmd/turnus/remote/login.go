@@ -31,7 +31,7 @@ import (
 // loginWithin is how long a person may take at the provider's site.
 const loginWithin = 10 * time.Minute
 
-// LoginFlags say where a person logs in, and how.
+// LoginFlags define where a person logs in, and how.
 type LoginFlags struct {
 	Flags
 	Name       string // of the context to keep; "" for that of the server

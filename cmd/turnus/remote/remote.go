@@ -24,7 +24,7 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// Flags say which server is asked, and as whom.
+// Flags define which server is asked, and as whom.
 type Flags struct {
 	Server, TokenFile, Context, CAFile string
 	CertFile, KeyFile                  string

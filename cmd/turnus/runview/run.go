@@ -114,7 +114,7 @@ func WriteRun(con *console.Console, r api.Run, local bool) {
 	row("waits", WaitsText(r))
 }
 
-// SourceText says which generation of a source a run was launched with, and how old it was.
+// SourceText describes the generation of a source that a run was launched with, and its age then.
 func SourceText(s api.RunSource) string {
 	hosts := console.Plural(s.Hosts, "host")
 	if s.Hosts == 0 {

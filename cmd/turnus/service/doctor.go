@@ -19,7 +19,7 @@ import (
 	"github.com/turnus/turnus/core/schedule"
 )
 
-// DoctorFlags say what is checked.
+// DoctorFlags define what is checked.
 type DoctorFlags struct {
 	Ledger  string
 	Queue   QueueFlags
@@ -166,7 +166,7 @@ func leapsOf(ctx context.Context, b board.Board) ([]controller.Finding, error) {
 		leap.By.Round(time.Second/10), leap.At.UTC().Format(time.RFC3339), leap.Worker)}}, nil
 }
 
-// RejectionText says which version of the project servers do not use, and why.
+// RejectionText describes the version of the project that servers do not use, and why.
 func RejectionText(revision, by string, since time.Time, why string) string {
 	what := "the project's newest version"
 	if revision != "" {

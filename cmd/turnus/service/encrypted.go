@@ -27,7 +27,7 @@ type KeyDoc struct {
 	Primary bool   `json:"primary"`
 }
 
-// EncryptedPlaces say where encrypted things lie.
+// EncryptedPlaces are where encrypted things are.
 type EncryptedPlaces struct {
 	Keyring       KeyringFlags
 	Data, outputs string

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/login"
 )
 
-// Flags say what a service keeps, follows and listens on.
+// Flags define what a service keeps, follows and listens on.
 type Flags struct {
 	Queue           QueueFlags
 	data, Ledger    string

@@ -22,7 +22,7 @@ import (
 // healthWait bounds the question; an answer takes a server 3 s at most.
 const healthWait = 5 * time.Second
 
-// HealthFlags say which process is asked, and what.
+// HealthFlags define which process is asked, and what.
 type HealthFlags struct {
 	Data  string
 	Files securefile.TLSFiles

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
-// LogFlags say what a long-running process logs, and how.
+// LogFlags define what a long-running process logs, and how.
 type LogFlags struct {
 	format, level string
 	Verbose       bool

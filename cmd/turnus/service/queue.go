@@ -75,8 +75,8 @@ func (f *QueueFlags) ChoosePool(launches []*launch.Launch) error {
 	return nil
 }
 
-// Open makes the queue, behind which all is encrypted where there is a key ring, and says what of
-// it an operator should know. closeQueue comes after its last use.
+// Open makes the queue, behind which all is encrypted where there is a key ring, and prints what
+// an operator should know of it. closeQueue comes after its last use.
 func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q encrypted.Backend, closeQueue func() error, err error) {
 	ring, err := f.Keyring.Open(con)
 	if err != nil {

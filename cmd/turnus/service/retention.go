@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// RetentionFlags say how long runs and outputs are kept.
+// RetentionFlags define how long runs and outputs are kept.
 type RetentionFlags struct {
 	runs, outputs, quota, file string
 	base                       ledger.RetentionRule // of the first three

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
-// ServerFlags say what a server is made of.
+// ServerFlags define what a server is made of.
 type ServerFlags struct {
 	Service Flags
 	Plugins node.PluginFlags

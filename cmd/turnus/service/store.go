@@ -18,8 +18,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// StoreFlags say where a ledger and its large outputs are, for commands that work on them without a
-// server.
+// StoreFlags define where a ledger and its large outputs are, for commands that work on them
+// without a server.
 type StoreFlags struct {
 	Data, Ledger, outputs string
 	Keyring               KeyringFlags // of commands that read the data of a ledger

@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// TraceFlags say where a long-running process sends its spans, and how many.
+// TraceFlags define where a long-running process sends its spans, and how many.
 type TraceFlags struct {
 	endpoint string
 	ratio    float64

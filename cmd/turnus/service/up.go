@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// UpFlags say how the service runs in one process.
+// UpFlags define how the service runs in one process.
 type UpFlags struct {
 	Service Flags
 	Node    node.Flags

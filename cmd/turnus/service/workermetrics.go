@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// MetricsFlags say where a worker is asked how it is, and by whom.
+// MetricsFlags define where a worker is asked how it is, and by whom.
 type MetricsFlags struct{ address, token, cert, key, clientCA string }
 
 // Add gives the command the flags.

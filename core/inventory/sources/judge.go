@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rules say when a person must approve a generation before it is used.
+// Rules define when a person must approve a generation before it is used.
 type Rules struct {
 	Removed float64 `json:"removed"` // percent of the last generation's hosts that may go
 }

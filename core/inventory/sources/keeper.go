@@ -157,9 +157,9 @@ func (k *Keeper) State(ctx context.Context, s Source) (State, error) {
 	return st, err
 }
 
-// Troubled returns the states of sources that failed at the last fetch, or of which a generation is
-// held, by name. It needs no settings, so it leaves out sources that nobody fetched for a day: they
-// may have been removed.
+// Troubled returns the states of sources that failed at the last fetch, or of which a generation
+// waits for approval, by name. It needs no settings, so it leaves out sources that nobody fetched
+// for a day: they may have been removed.
 func (k *Keeper) Troubled(ctx context.Context) (all []State, err error) {
 	list := func(ctx context.Context, p ledger.Page) ([]ledger.Document, string, error) {
 		return k.Ledger.Documents(ctx, ledger.AllTenants(), kindState, p)
@@ -384,9 +384,9 @@ type Loaded struct {
 	Use   core.SourceUse // without Hosts
 }
 
-// Load returns what the sources say now: each is fetched if that is due, and what was kept is used
-// where the source fails. Warnings are for a person. An error means that a source has nothing that
-// is new enough.
+// Load returns the hosts of the sources now: each is fetched if that is due, and what was kept is
+// used where the source fails. Warnings are for a person. An error means that a source has nothing
+// that is new enough.
 func (k *Keeper) Load(ctx context.Context, all []Source) (loaded []Loaded, warnings []string, err error) {
 	for _, s := range all {
 		st, err := k.State(ctx, s)
@@ -431,7 +431,7 @@ func (s *State) Seen(use core.SourceUse) core.SourceUse {
 	return use
 }
 
-// Warnings says, for people, what is not as it should be.
+// Warnings lists, for people, what is not as it should be.
 func (s *State) Warnings() (all []string) {
 	switch {
 	case s.Failed != "" && s.Good.IsZero():

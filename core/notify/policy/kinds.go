@@ -1,6 +1,6 @@
 // Package policy owns who is notified of what: the kinds of notices, channels, routes and their
-// YAML, as plain values. It is what playbooks and definitions say; how a notice is made and sent is
-// core/notify's.
+// YAML, as plain values. It is what playbooks and definitions contain; how a notice is made and
+// sent is core/notify's.
 //
 // It must not know networks, the ledger, or where credentials are kept: it has their names only.
 package policy
@@ -52,7 +52,7 @@ const (
 type Kind struct {
 	Name     string
 	Severity Severity
-	Doc      string // when; as docs/notifications.md says it
+	Doc      string // when; as in docs/notifications.md
 	// Tenant means that the kind is about one tenant's things, and that this tenant may be notified.
 	// Others are the provider's.
 	Tenant bool

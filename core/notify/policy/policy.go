@@ -73,7 +73,7 @@ func (c *Channel) Medium() string {
 	return MediumWebhook
 }
 
-// Route says which notices go to which channels. Empty fields let everything through, except kinds
+// Route sends notices to channels. Empty fields let everything through, except kinds
 // that have to be asked for.
 type Route struct {
 	Kinds     []string
@@ -124,7 +124,7 @@ type Place struct {
 }
 
 // Places are the channels that a subject goes to, each once: by the routes of the service and of
-// the subject's tenant, and by what its playbook says.
+// the subject's tenant, and by those of its playbook.
 func (p *Policy) Places(s Subject, playbook []Route) []Place {
 	var all []Place
 	add := func(place Place) {

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -94,19 +95,33 @@ func Comments(path string, src []byte) ([]string, error) {
 	var found []string
 	names := documented(f)
 	for _, group := range f.Comments {
-		text := group.Text()
-		for _, name := range names[group] {
-			if rest, ok := strings.CutPrefix(text, name+" "); ok {
-				text = "CODE " + rest // a name may be a word of the list
-			}
-		}
-		for _, paragraph := range paragraphs(new(comment.Parser).Parse(text).Content) {
+		for _, paragraph := range paragraphs(group, names[group]) {
 			found = append(found, lines(fset, group.Pos(), Text(paragraph))...)
 		}
 		for _, c := range group.List {
 			if n := width(fset, c, src); n > MaxColumns {
 				found = append(found, fmt.Sprintf("line %d: %d columns: at most %d in a comment", fset.Position(c.Pos()).Line, n, MaxColumns))
 			}
+		}
+	}
+	return found, nil
+}
+
+// Documentation returns the words of messages that the comments of exported names have, which the
+// users of a package read. Each finding has its line.
+func Documentation(path string, src []byte) ([]string, error) {
+	fset, f, err := parse(path, src)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	names := documented(f)
+	for _, group := range f.Comments {
+		if !slices.ContainsFunc(names[group], ast.IsExported) {
+			continue
+		}
+		for _, paragraph := range paragraphs(group, names[group]) {
+			found = append(found, lines(fset, group.Pos(), inSentences(paragraph, func(s string) []string { return broken(shownList(), s) }))...)
 		}
 	}
 	return found, nil
@@ -177,8 +192,19 @@ func documented(f *ast.File) map[*ast.CommentGroup][]string {
 	return names
 }
 
-// paragraphs are the texts of a doc comment, also those of its lists, without headings and code.
-func paragraphs(content []comment.Block) []string {
+// paragraphs are the texts of a comment on names, also those of its lists, without headings and
+// code. A name at its beginning may be a word of the list.
+func paragraphs(group *ast.CommentGroup, names []string) []string {
+	text := group.Text()
+	for _, name := range names {
+		if rest, ok := strings.CutPrefix(text, name+" "); ok {
+			text = "CODE " + rest
+		}
+	}
+	return blockTexts(new(comment.Parser).Parse(text).Content)
+}
+
+func blockTexts(content []comment.Block) []string {
 	var all []string
 	for _, b := range content {
 		switch b := b.(type) {
@@ -187,7 +213,7 @@ func paragraphs(content []comment.Block) []string {
 			all = append(all, strings.Join(strings.Fields(string(text)), " "))
 		case *comment.List:
 			for _, item := range b.Items {
-				all = append(all, paragraphs(item.Content)...)
+				all = append(all, blockTexts(item.Content)...)
 			}
 		}
 	}

@@ -72,6 +72,7 @@ func TestDecisions(t *testing.T) {
 		"## A run goes into the queue paused":     0,
 		"## A run goes into the queue paused,":    1,
 		"## A run is planned anew":                1,
+		"## A run says why":                       1,
 		"## How many workers there are is fixed":  1,
 		"## What the server refuses exits with 5": 1,
 		"## `watch` asks for counts":              0,
@@ -85,6 +86,7 @@ func TestDecisions(t *testing.T) {
 	for body, want := range map[string][]string{
 		ten:                                   nil,
 		"It is so.\n":                         {`line 5: the decision "A name" has no date`},
+		"(2026-11-23) It says why.\n":         {`line 5: "says"`},
 		ten + "It is.\n":                      {`line 3: the decision "A name" has 11 lines`},
 		ten + "It is.\n## B name\n\nIt is.\n": {`line 3: the decision "A name" has 11 lines`, `line 19: the decision "B name" has no date`},
 	} {
@@ -134,9 +136,25 @@ func TestCode(t *testing.T) {
 			t.Errorf("%s: found %q (%v), expected %d findings", name, found, err, test.want)
 		}
 	}
-	for _, check := range []func(string, []byte) ([]string, error){Messages, Comments} {
+	for _, check := range []func(string, []byte) ([]string, error){Messages, Comments, Documentation} {
 		if _, err := check("x.go", []byte("no Go")); err == nil {
 			t.Error("a file that is no Go passes")
+		}
+	}
+}
+
+func TestDocumentation(t *testing.T) {
+	for code, want := range map[string]int{
+		"// Plan says when it runs.\nfunc Plan() {}":                           1,
+		"// plan says when it runs.\nfunc plan() {}":                           0,
+		"// Say prints it.\nfunc Say() {}":                                     0,
+		"type t struct {\n\tA int // what it says\n\tb int // what it says\n}": 1,
+		"func plan() {\n\t// It says it.\n}":                                   0,
+		"// It says:\n//   - it says\nvar A = 1":                               2,
+	} {
+		found, err := Documentation("x.go", []byte("package x\n\n"+code+"\n"))
+		if err != nil || len(found) != want {
+			t.Errorf("%s: found %q (%v), expected %d findings", code, found, err, want)
 		}
 	}
 }

@@ -36,9 +36,6 @@ var (
 	list      = sync.OnceValue(rules)
 	shownList = sync.OnceValue(shownRules)
 	guideList = sync.OnceValue(guideRules)
-
-	// decisionList leaves out "say", which decisions have in another sense.
-	decisionList = sync.OnceValue(func() []rule { return guideRules()[1:] })
 )
 
 // rules returns the list of words and constructions. Each rule has one name, which its finding

@@ -41,14 +41,14 @@ func Page(text string) []string {
 
 // Guide returns what is wrong with a page that people read to do something: as Page, and words that
 // comments may have.
-func Guide(text string) []string { return append(Page(text), guideWords(text, guideList())...) }
+func Guide(text string) []string { return append(Page(text), guideWords(text)...) }
 
 // Reference returns what is wrong with a generated page: its columns, and the words that a guide
 // must not have.
-func Reference(text string) []string { return append(Columns(text), guideWords(text, guideList())...) }
+func Reference(text string) []string { return append(Columns(text), guideWords(text)...) }
 
-func guideWords(text string, list []rule) []string {
-	return eachSentence(text, func(s string) []string { return broken(list, s) })
+func guideWords(text string) []string {
+	return eachSentence(text, func(s string) []string { return broken(guideList(), s) })
 }
 
 // Prose returns what is wrong with the columns and the sentences of Markdown, each finding with its
@@ -70,7 +70,7 @@ func eachSentence(text string, check func(string) []string) (found []string) {
 // Decisions returns what is wrong with a page of decisions: as Guide without the median, its
 // headings, and the date and the length of each decision.
 func Decisions(text string) []string {
-	found := append(Prose(text), guideWords(text, decisionList())...)
+	found := append(Prose(text), guideWords(text)...)
 	section, start, lines := "", 0, 0
 	for i, line := range append(strings.Split(text, "\n"), "# end") {
 		heading, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
@@ -90,7 +90,7 @@ func Decisions(text string) []string {
 		if strings.HasPrefix(line, "## ") {
 			section = heading
 		}
-		problems := Sentence(plain(heading))
+		problems := append(Sentence(plain(heading)), broken(guideList(), plain(heading))...)
 		if strings.HasSuffix(heading, ",") || clauseFirst.MatchString(heading) {
 			problems = append(problems, fmt.Sprintf("the heading %q: write a whole statement with a noun as the subject", heading))
 		}

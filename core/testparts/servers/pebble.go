@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// PebbleConfig says how a CA behaves. The ports stand for 443 and 80 of every name.
+// PebbleConfig defines how a CA behaves. The ports stand for 443 and 80 of every name.
 type PebbleConfig struct {
 	TLSPort, HTTPPort int           // where it checks challenges
 	Valid             time.Duration // of what it signs, in seconds

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// The user that has the rights of the doctor on each server, and what it says to be let in.
+// The user that has the rights of the doctor on each server, and its password.
 const (
 	RedisUser = "turnus"
 	Password  = "pass word/of?tests" //nolint:gosec // of servers that tests make

@@ -21,9 +21,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// SimulatedVault answers as HashiCorp Vault's HTTP API does, as far as its documentation says,
-// where Turnus asks: tokens with a time to live, AppRole, key-value engines of both versions, the
-// SSH engine, namespaces. Any other request is answered with 404. It ends with its test.
+// SimulatedVault answers as HashiCorp Vault's HTTP API does, as far as its documentation describes
+// it, where Turnus asks: tokens with a time to live, AppRole, key-value engines of both versions,
+// the SSH engine, namespaces. Any other request is answered with 404. It ends with its test.
 type SimulatedVault struct {
 	URL       string // https
 	CAFile    string // PEM of the CA of its certificate

@@ -160,7 +160,7 @@ func (f *Fleet) Signer() ssh.Signer { return f.signer }
 // Callers must not change what the entries point to.
 func (f *Fleet) Hosts() []core.Host { return append([]core.Host(nil), f.list...) }
 
-// Profile returns the faults of a host by name, so that a demo can say what was planned.
+// Profile returns the faults of a host by name, so that a demo can show what was planned.
 func (f *Fleet) Profile(name string) (Profile, bool) {
 	h, ok := f.byName[name]
 	if !ok {

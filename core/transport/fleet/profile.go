@@ -8,7 +8,7 @@ type Profile struct {
 	Kind string // a word for reports; the built-in profiles set it; "" reads as "ok"
 
 	// Connecting.
-	Silent      bool          // accepts TCP and never says anything
+	Silent      bool          // accepts TCP and never sends anything
 	KexDelay    time.Duration // added to the key exchange
 	ChangedKey  bool          // shows another host key than the inventory pins
 	RefuseAuth  bool          // lets nobody in
@@ -53,7 +53,7 @@ func SlowKex(d time.Duration) Profile { return Profile{Kind: "slow-kex", KexDela
 // Hang is a host on which no command ends.
 func Hang() Profile { return Profile{Kind: "hang", Hang: true} }
 
-// Silent is a host that accepts TCP and says nothing.
+// Silent is a host that accepts TCP and sends nothing.
 func Silent() Profile { return Profile{Kind: "silent", Silent: true} }
 
 // Reset is a host that resets the connection in the middle of a command.

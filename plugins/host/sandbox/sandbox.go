@@ -16,17 +16,17 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Mode says whether plugins are confined.
+// Mode is whether plugins are confined.
 type Mode string
 
 // The modes.
 const (
-	Auto Mode = "auto" // by what the kernel gives; Missing says what it does not
+	Auto Mode = "auto" // by what the kernel gives; Missing lists what it does not
 	On   Mode = "on"   // by all of it, or New fails
 	Off  Mode = "off"
 )
 
-// Config says how plugins are confined.
+// Config defines how plugins are confined.
 type Config struct {
 	Mode   Mode
 	Memory int64 // bytes of data that a process may have; 0: any. A program with the race detector is not bounded
@@ -98,7 +98,7 @@ func newBy(probe func() (means, error), cfg Config) (*Sandbox, error) {
 	return s, nil
 }
 
-// Missing says, for people, what the kernel does not give; nothing where the sandbox is whole.
+// Missing lists, for people, what the kernel does not give; nothing where the sandbox is whole.
 func (s *Sandbox) Missing() ([]string, error) {
 	if s == nil {
 		return nil, nil

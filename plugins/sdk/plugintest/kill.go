@@ -22,8 +22,8 @@ type Scene struct {
 	// MayFindItDone lets the job end as unchanged instead of changed: a job type that keeps no state
 	// finds after a kill that its own change is done.
 	MayFindItDone bool
-	// Check checks the end of the job, and the hosts: that what cannot be undone happened once,
-	// say. Nil checks nothing more.
+	// Check checks the end of the job, and the hosts: for example, that an action which cannot be
+	// undone happened once. Nil checks nothing more.
 	Check func(t *testing.T, end *Result)
 }
 

@@ -36,7 +36,7 @@ type Kit struct {
 	fake     bool
 }
 
-// New serves the job types. The first of them is what Run calls, unless [Type] says otherwise.
+// New serves the job types. Run calls the first of them, unless [Type] selects another.
 func New(tb testing.TB, defs ...sdk.Def) *Kit {
 	tb.Helper()
 	k := &Kit{tb: tb, services: newServices(), death: &death{seen: map[string][]string{}}, work: newWork(), patience: patience}
@@ -131,7 +131,7 @@ func (k *Kit) Saved(name string) (string, bool) {
 	return content, ok
 }
 
-// Option says more about one call.
+// Option changes one call.
 type Option func(*call)
 
 type call struct {

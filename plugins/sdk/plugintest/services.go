@@ -350,7 +350,7 @@ func (s *services) content(ctx context.Context, req *wire.GetRequest) ([]byte, u
 	return h.read(req.GetPath())
 }
 
-// Probe answers as the host's OnProbe says.
+// Probe returns the result of the host's OnProbe.
 func (s *services) Probe(ctx context.Context, req *wire.ProbeRequest) (*wire.ProbeResponse, error) {
 	h, err := s.enter(ctx, req.GetHost(), "probe", true)
 	if err != nil {

@@ -8,7 +8,7 @@ import "strings"
 // Enter is a script that defines the functions enter and reach. Both go to the folder of an
 // absolute path; reach makes the folders that do not exist.
 //
-// They fail, and say why, where another user may have planted a link on the way: the login may be
+// They fail, and print why, where another user may have planted a link on the way: the login may be
 // root, and the other user owns a folder on the way and can exchange its entries at any moment.
 //
 // A link is followed if only root and this login can have put it there. Any other link is followed
@@ -75,11 +75,11 @@ ours() {
 }
 `
 
-// Hidden is a script that defines the function hidden: it succeeds, and says why, where this login
-// may not enter a folder on the way to an absolute path. test -e is false there, whether the path
-// exists or not. Call it only if test -e and test -L are false.
+// Hidden is a script that defines the function hidden: it succeeds, and prints why, where this
+// login may not enter a folder on the way to an absolute path. test -e is false there, whether the
+// path exists or not. Call it only if test -e and test -L are false.
 //
-// cd is asked, because test -x of busybox says no to root for a folder without execute bits.
+// cd is asked, because test -x of busybox fails for root with a folder without execute bits.
 const Hidden = `hidden() {
   d=${1%/*}
   while [ "$d" ] && [ ! -d "$d/" ]; do case $d in */*) d=${d%/*} ;; *) d=. ;; esac; done

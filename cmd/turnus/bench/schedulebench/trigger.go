@@ -39,7 +39,7 @@ type Volley struct {
 	Wrong     int          `json:"wrong"`            // launches of runs that are none of the expected ones
 	Repeated  int          `json:"repeated"`         // runs that were launched a second time
 	At        time.Time    `json:"-"`                // the instant, by this process's clock
-	Confirmed int          `json:"confirmed_once"`   // schedules whose row says that they launched exactly once, and whose run is in the ledger
+	Confirmed int          `json:"confirmed_once"`   // schedules that launched exactly once by their row, and whose run is in the ledger
 	P50       core.Seconds `json:"late_p50_seconds"` // launch minus due
 	P99       core.Seconds `json:"late_p99_seconds"`
 	Max       core.Seconds `json:"late_max_seconds"`

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Config says what is wanted of one pool.
+// Config holds what is wanted of one pool.
 type Config struct {
 	Pool        string
 	Min, Max    int           // workers; Max 0 is no more than Min

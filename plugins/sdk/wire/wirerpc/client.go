@@ -263,7 +263,7 @@ type BidiClient[Req, Res any, PReq pointer[Req], PRes pointer[Res]] struct{ call
 // Send sends a message. The error is io.EOF if the call has ended; Receive returns why.
 func (s *BidiClient[Req, Res, PReq, PRes]) Send(m *Req) error { return s.call.send(PReq(m)) }
 
-// Receive returns the next message, or io.EOF if the call ended well.
+// Receive returns the next message, or io.EOF if the call succeeded.
 func (s *BidiClient[Req, Res, PReq, PRes]) Receive() (*Res, error) {
 	m := new(Res)
 	if err := s.call.receive(PRes(m)); err != nil {
@@ -318,7 +318,7 @@ func (s *DownloadClient[Res, PRes]) Receive() bool {
 // Msg returns the message that Receive read.
 func (s *DownloadClient[Res, PRes]) Msg() *Res { return s.msg }
 
-// Err returns why the call ended; nil if it ended well.
+// Err returns why the call ended; nil if it succeeded.
 func (s *DownloadClient[Res, PRes]) Err() error {
 	if errors.Is(s.err, io.EOF) {
 		return nil

@@ -42,7 +42,7 @@ const (
 type Error struct {
 	Code    Code
 	Message string
-	Fault   *wire.HostFault // what a host service says about a host that it cannot reach; may be nil
+	Fault   *wire.HostFault // report of a host service about a host that it cannot reach; may be nil
 
 	cause error
 }
