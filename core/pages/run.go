@@ -184,7 +184,6 @@ const actTries = 5
 
 // act does what a button of a run's page says, and shows the page again.
 func (p *Pages) act(w http.ResponseWriter, r *http.Request, v visit) {
-	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	id, verb, reason := r.PathValue("run"), r.PathValue("verb"), r.PostFormValue("reason")
 	if final := verb == "cancel" && v.who.Operates() || (verb == "approve" || verb == "refuse") && v.who.Approves(); final { // the API refuses others
 		run, err := v.client.Run(r.Context(), id)
