@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -137,7 +138,14 @@ func (p *Pages) picture(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 		return
 	}
-	t, err := v.client.Timeline(r.Context(), run.ID)
+	wave := 0
+	if text := r.URL.Query().Get("wave"); text != "" {
+		if wave, err = strconv.Atoi(text); err != nil || wave < 1 {
+			p.show(w, http.StatusUnprocessableEntity, "problem", v, "Timeline", fmt.Sprintf("wave %q: expected a number from 1", text))
+			return
+		}
+	}
+	t, err := v.client.Timeline(r.Context(), run.ID, wave)
 	if err != nil {
 		p.problem(w, r, v, err)
 		return
