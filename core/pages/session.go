@@ -67,8 +67,8 @@ func marked(html, mark string) string {
 	return strings.ReplaceAll(html, unmarked, strings.TrimSuffix(unmarked, ">")+` value="`+mark+`">`)
 }
 
-// own reads a form, and reports whether it is the person's. A browser may have logged in as another
-// person after the form was made: then the page says so, and nothing is done.
+// own reads a form, and reports whether it is the person's. If the browser logged in as another
+// person after the form was made, own shows a page about that.
 func (p *Pages) own(w http.ResponseWriter, r *http.Request, v visit) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
