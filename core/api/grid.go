@@ -80,6 +80,25 @@ type Timeline struct {
 	P90     []TimelinePoint `json:"p90,omitempty" doc:"the same by the P90 of each host"`
 	// Expected is beside what happened.
 	Expected *Expectation `json:"expected,omitempty" doc:"the forecast at the launch"`
+	OfWave   *WaveHosts   `json:"of_wave,omitempty" doc:"with wave=N: the hosts of that wave"`
+}
+
+// WaveHosts is the hosts of a wave: those without an outcome first, then those that took longest.
+type WaveHosts struct {
+	Wave  int            `json:"wave"`
+	Hosts []TimelineHost `json:"hosts"`
+	Left  int            `json:"left,omitempty" doc:"further hosts, which are left out"`
+}
+
+// TimelineHost is a host from its first step to its last.
+type TimelineHost struct {
+	Index   int          `json:"index"`
+	Host    string       `json:"host"`
+	State   core.State   `json:"state,omitempty" doc:"while it has no outcome, as in the list of jobs"`
+	Outcome core.Outcome `json:"outcome,omitempty"`
+	From    time.Time    `json:"from,omitzero" doc:"when it started, or is expected to; absent if it never starts"`
+	To      time.Time    `json:"to,omitzero" doc:"when it ended, or is expected to (P50)"`
+	Late    time.Time    `json:"late,omitzero" doc:"of a host without an outcome: the same at P90"`
 }
 
 // TimelineWave is a wave, from its first host to its last.

@@ -92,6 +92,16 @@ type Queue struct {
 	Oldest   core.Seconds `json:"oldest_overdue_seconds" doc:"how long the run that has waited longest could have continued"`
 }
 
+// Setting is one setting of a process, without secrets.
+type Setting struct {
+	Name     string `json:"name" doc:"of its flag and of its key in a file"`
+	Value    string `json:"value" doc:"a secret in it is …"`
+	Default  string `json:"default"`
+	From     string `json:"from" enum:"default,flag,environment,file"`
+	Where    string `json:"where,omitempty" doc:"variable, or file:line"`
+	Variable string `json:"variable"`
+}
+
 // Health is how a server is.
 type Health struct {
 	Ready   bool   `json:"ready"`

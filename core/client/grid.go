@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/url"
+	"strconv"
 
 	"github.com/turnus/turnus/core/api"
 )
@@ -41,7 +42,12 @@ func (c *Client) Waits(ctx context.Context, run string) (List[api.Wait], error) 
 	return get[List[api.Wait]](ctx, c, "list what the hosts of run "+run+" wait for", path("v1", "runs", run, "waits"), nil)
 }
 
-// Timeline shows the waves and windows of a run, its progress and its forecast.
-func (c *Client) Timeline(ctx context.Context, run string) (api.Timeline, error) {
-	return get[api.Timeline](ctx, c, "show the timeline of run "+run, path("v1", "runs", run, "timeline"), nil)
+// Timeline shows the waves and windows of a run, its progress and its forecast. It also has the
+// hosts of a wave, from 1; of none with 0.
+func (c *Client) Timeline(ctx context.Context, run string, wave int) (api.Timeline, error) {
+	q := url.Values{}
+	if wave != 0 {
+		q.Set("wave", strconv.Itoa(wave))
+	}
+	return get[api.Timeline](ctx, c, "show the timeline of run "+run, path("v1", "runs", run, "timeline"), q)
 }

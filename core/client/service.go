@@ -39,6 +39,11 @@ func (c *Client) Queue(ctx context.Context) (api.Queue, error) {
 	return get[api.Queue](ctx, c, "show the queue", "/v1/queue", nil)
 }
 
+// Settings lists the settings of the server, by name and without secrets.
+func (c *Client) Settings(ctx context.Context) (List[api.Setting], error) {
+	return get[List[api.Setting]](ctx, c, "list the settings of the server", "/v1/settings", nil)
+}
+
 // Shares lists what tenants have of the workers, and what waits, by tenant.
 func (c *Client) Shares(ctx context.Context, p Page) (List[api.Share], error) {
 	return get[List[api.Share]](ctx, c, "list shares", "/v1/shares", p.into(nil))

@@ -62,6 +62,8 @@ type settingsView struct {
 	QueueProblem   string
 	Project        api.Definitions
 	ProjectProblem string
+	Settings       []api.Setting // of the server, for admins of all tenants
+	SettingProblem string
 }
 
 func (p *Pages) settings(w http.ResponseWriter, r *http.Request, v visit) {
@@ -77,6 +79,12 @@ func (p *Pages) settings(w http.ResponseWriter, r *http.Request, v visit) {
 		}
 		if view.Project, err = v.client.Definitions(r.Context()); err != nil {
 			view.ProjectProblem = err.Error()
+		}
+		if v.who.Admin() {
+			list, err := v.client.Settings(r.Context())
+			if view.Settings = list.Items; err != nil {
+				view.SettingProblem = err.Error()
+			}
 		}
 	}
 	p.show(w, http.StatusOK, "settings", v, "Settings", view)

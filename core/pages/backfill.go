@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -22,6 +23,7 @@ type backfillView struct {
 	Problem  string
 
 	from, to time.Time
+	status   int // of the API's refusal; 0: there is none
 }
 
 // Tasks is the host tasks of all runs.
@@ -36,6 +38,7 @@ func backfillOf(ctx context.Context, v visit, schedule scheduleView, sent url.Va
 	plan, err := v.client.BackfillSchedule(ctx, nameOf(schedule.Schedule), api.Backfill{From: b.from, To: b.to, DryRun: true})
 	if err != nil {
 		b.Problem = reasonOf(err)
+		b.status, _ = statusOf(err)
 		return b
 	}
 	b.Asked, b.Runs, b.Before = true, plan.Triggers, plan.Before
@@ -53,7 +56,7 @@ func nameOf(s api.Schedule) string { return s.Tenant + ":" + s.Name }
 func (b backfillView) unconfirmed(sent url.Values) (status int, problem string) {
 	switch {
 	case b.Problem != "":
-		return http.StatusUnprocessableEntity, b.Problem
+		return cmp.Or(b.status, http.StatusUnprocessableEntity), b.Problem
 	case b.Runs == 0:
 		return http.StatusUnprocessableEntity, "Nothing was launched: each fire time of this range has a run, or there is none in it."
 	}

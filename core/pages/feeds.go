@@ -44,7 +44,6 @@ type feedMade struct {
 }
 
 func (p *Pages) makeFeed(w http.ResponseWriter, r *http.Request, v visit) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	n := api.NewCalendarFeed{Name: strings.TrimSpace(r.PostFormValue("name")), Tenant: strings.TrimSpace(r.PostFormValue("tenant"))}
 	made, err := v.client.CreateCalendarFeed(r.Context(), r.PostFormValue("key"), n)
 	if err != nil {

@@ -74,6 +74,13 @@ func (o *operations) set(operation string, answer any) {
 	o.answers[operation] = answer
 }
 
+// count is how often the API was asked.
+func (o *operations) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.asked)
+}
+
 // changes are the requests that were no GET, the last one last.
 func (o *operations) changes() (all []operation) {
 	o.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"embed"
 	"errors"
 	"html/template"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -38,6 +39,7 @@ type Pages struct {
 	version   string
 	log       *slog.Logger
 	mux       http.Handler
+	routes    *http.ServeMux
 	templates map[string]*template.Template
 	sessions  *sessions
 	links     links
@@ -57,7 +59,7 @@ type Config struct {
 // New makes the pages of an API.
 func New(c Config) (*Pages, error) {
 	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring), livePages: livePages(), views: views{open: map[viewKey]*view{}, pages: map[string]int{}}}
-	for _, name := range []string{"login", "ended", "live", "overview", "runlist", "run", "log", "host", "problem", "fleet", "calendar", "feed", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
+	for _, name := range []string{"login", "ended", "other", "live", "overview", "runlist", "run", "log", "host", "problem", "fleet", "calendar", "feed", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
 		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/approval.html", "templates/plan.html", "templates/feeds.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, err
@@ -109,6 +111,7 @@ func New(c Config) (*Pages, error) {
 	p.playbookRoutes(mux)
 	p.retryRoutes(mux)
 	p.projectRoutes(mux)
+	p.routes = mux
 	p.mux = http.NewCrossOriginProtection().Handler(mux)
 	return p, nil
 }
@@ -150,7 +153,10 @@ func (p *Pages) signedIn(next func(http.ResponseWriter, *http.Request, visit)) h
 			p.toLogin(w, r)
 			return
 		}
-		next(w, r, visit{who: s.Who, client: p.client(r, s.Token)})
+		v := visit{who: s.Who, client: p.client(r, s.Token)}
+		if r.Method != http.MethodPost || p.own(w, r, v) {
+			next(w, r, v)
+		}
 	}
 }
 
@@ -166,7 +172,7 @@ func (p *Pages) show(w http.ResponseWriter, status int, name string, v visit, ti
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = out.WriteTo(w)
+	_, _ = io.WriteString(w, marked(out.String(), v.who.Mark())) //nolint:gosec // templates made it
 }
 
 // page is the data of every template.

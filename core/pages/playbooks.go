@@ -104,11 +104,6 @@ func previewOf(path, verb string, plan api.Plan, sent []input) preview {
 // launch creates the run that was previewed, once. Where the hosts have changed, the page
 // shows the plan as it is now, and asks again.
 func (p *Pages) launch(w http.ResponseWriter, r *http.Request, v visit) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		p.show(w, http.StatusBadRequest, "problem", v, "Not launched", "the form cannot be read: "+err.Error())
-		return
-	}
 	sent := r.PostForm
 	view, err := playbookOf(r.Context(), v, r.PathValue("playbook"), sent)
 	if err != nil {

@@ -155,7 +155,6 @@ func undrained(workers []api.Worker, name string, sent url.Values) string {
 
 // actWorker does what a button beside a worker says.
 func (p *Pages) actWorker(w http.ResponseWriter, r *http.Request, v visit) {
-	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	name, reason := r.PathValue("worker"), r.PostFormValue("reason")
 	var err error
 	switch verb := r.PathValue("verb"); verb {

@@ -103,11 +103,6 @@ func choicesOf(outcomes map[core.Outcome]int, chosen []string) (all []outcomeCho
 // retry launches the run that was previewed, once. Where its hosts have changed, the page
 // shows the plan as it is now, and asks again.
 func (p *Pages) retry(w http.ResponseWriter, r *http.Request, v visit) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		p.show(w, http.StatusBadRequest, "problem", v, "Not launched", "the form cannot be read: "+err.Error())
-		return
-	}
 	id, sent := r.PathValue("run"), r.PostForm
 	again := func(status int, problem string) {
 		view, _, err := retryOf(r.Context(), v, id, sent)

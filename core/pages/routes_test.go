@@ -31,6 +31,12 @@ func routes(t *testing.T) (all [][2]string) {
 	return all
 }
 
+// pathOf returns an address that a route's pattern matches.
+func pathOf(pattern string) string {
+	verbs := strings.NewReplacer("/runs/{run}/{verb}", "/runs/1/pause", "/queue/workers/{worker}/{verb}", "/queue/workers/1/cordon", "/audit/export", "/audit/export?format=csv", "/schedules/{schedule}/{verb}", "/schedules/1/pause", "/windows/{set}/{verb}", "/windows/1/approve")
+	return regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(verbs.Replace(pattern), "1")
+}
+
 // Every route asks for a session, and shows nothing of what the API refuses to it: the page of a
 // thing of another tenant is not found. Each request to the API has the token of the session, and
 // the API's own test has what that token may see. Control: with the session each page asks the API.
@@ -44,13 +50,6 @@ func TestEveryPageIsWhatItsSessionMaySee(t *testing.T) {
 	}))
 	v := visitor{t, web, browser}
 	open := map[string]bool{"/login": true, "/logout": true}
-	of := regexp.MustCompile(`\{[^}]*\}`)
-	verbs := strings.NewReplacer("/runs/{run}/{verb}", "/runs/1/pause", "/queue/workers/{worker}/{verb}", "/queue/workers/1/cordon", "/audit/export", "/audit/export?format=csv", "/schedules/{schedule}/{verb}", "/schedules/1/pause", "/windows/{set}/{verb}", "/windows/1/approve")
-	asked := func() int {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return len(o.asked)
-	}
 	all := routes(t)
 	visit := func(method, path string) (status int, at string) {
 		if method == http.MethodGet {
@@ -72,18 +71,18 @@ func TestEveryPageIsWhatItsSessionMaySee(t *testing.T) {
 			if open[pattern] {
 				continue
 			}
-			path := of.ReplaceAllString(verbs.Replace(pattern), "1")
+			path := pathOf(pattern)
 			if pattern == "/live" {
 				path += "?view=/runs/1"
 			}
-			before := asked()
+			before := o.count()
 			status, at := visit(method, path)
 			switch {
-			case !in && asked() != before:
+			case !in && o.count() != before:
 				t.Errorf("%s %s asks the API without a session", method, path)
 			case !in && at != "/login" && status != http.StatusUnauthorized && at != "event: login\ndata: 1\n\n":
 				t.Errorf("%s %s without a session: %d at %s", method, path, status, at)
-			case in && asked() == before && pattern != "/hosts": // it leads to a host by its name
+			case in && o.count() == before && pattern != "/hosts": // it leads to a host by its name
 				t.Errorf("control: %s %s does not ask the API: %d at %s", method, path, status, at)
 			case in && strings.Contains(pattern, "{") && status != http.StatusNotFound:
 				t.Errorf("%s %s of another tenant: %d at %s", method, path, status, at)

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -137,7 +138,14 @@ func (p *Pages) picture(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 		return
 	}
-	t, err := v.client.Timeline(r.Context(), run.ID)
+	wave := 0
+	if text := r.URL.Query().Get("wave"); text != "" {
+		if wave, err = strconv.Atoi(text); err != nil || wave < 1 {
+			p.show(w, http.StatusUnprocessableEntity, "problem", v, "Timeline", fmt.Sprintf("wave %q: expected a number from 1", text))
+			return
+		}
+	}
+	t, err := v.client.Timeline(r.Context(), run.ID, wave)
 	if err != nil {
 		p.problem(w, r, v, err)
 		return
@@ -184,7 +192,6 @@ const actTries = 5
 
 // act does what a button of a run's page says, and shows the page again.
 func (p *Pages) act(w http.ResponseWriter, r *http.Request, v visit) {
-	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	id, verb, reason := r.PathValue("run"), r.PathValue("verb"), r.PostFormValue("reason")
 	if final := verb == "cancel" && v.who.Operates() || (verb == "approve" || verb == "refuse") && v.who.Approves(); final { // the API refuses others
 		run, err := v.client.Run(r.Context(), id)

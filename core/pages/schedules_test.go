@@ -175,10 +175,16 @@ func TestBackfillIsShownFirst(t *testing.T) {
 // A person who may not act has no button, and asks for no plan.
 func TestSchedulesOfAViewer(t *testing.T) {
 	o := scheduleAPI("viewer")
-	_, text := visits(t, o).get("/schedules/acme:night")
+	v := visits(t, o)
+	_, text := v.get("/schedules/acme:night")
 	lacks(t, "a viewer's schedule", text, "Trigger", "Pause", `method="post" action="/schedules`)
 	if n := len(o.changes()); n != 0 {
 		t.Errorf("a viewer's page made %d requests that are no reads", n)
+	}
+	o.set("POST /v1/schedules/acme:night/backfill", api.Problem{Status: http.StatusForbidden, Detail: "it needs the role operator"})
+	form := url.Values{"from": {"2026-11-01T00:00"}, "to": {"2026-11-30T00:00"}, "runs": {"9"}, "hosts": {"12"}, "reason": {"x"}}
+	if status, _, text := v.post("/schedules/acme:night/backfill", form); status != http.StatusForbidden || !strings.Contains(text, "it needs the role operator") {
+		t.Errorf("a viewer's backfill: %d %s", status, text)
 	}
 }
 

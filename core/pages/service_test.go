@@ -58,6 +58,8 @@ func (s *serviceAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(api.ShareHistory{From: time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC), LeftOut: 3, Tenants: []api.TenantHours{{Tenant: hostile, Hosts: 41, Used: 90, Fair: 7200, Hours: hours}}})
 	case path == "/v1/definitions":
 		_ = json.NewEncoder(w).Encode(api.Definitions{Source: hostile, Hosts: 3})
+	case path == "/v1/settings":
+		items([]api.Setting{{Name: "notify", Value: hostile, Default: hostile, From: "file", Where: hostile}})
 	case path == "/v1/audit":
 		items([]api.Entry{{Who: hostile, What: "run.cancel", Object: hostile, Before: json.RawMessage(`{"phase":"active"}`), After: json.RawMessage(fmt.Sprintf(`{"phase":%q}`, "</del><script>x"))}})
 	case path == "/v1/notifications":
@@ -110,6 +112,9 @@ func TestServicePagesShowWhatOneMay(t *testing.T) {
 		{"*", "viewer", "/notifications", []string{"dead-lettered"}, []string{"/retry"}},
 		{"*", "admin", "/tokens", []string{`href="/tokens"`, "/tokens/t2/revoke", "this session"}, []string{"/tokens/t1/revoke", "/tokens/t3/revoke"}},
 		{"acme", "viewer", "/settings", []string{"<dd>acme</dd>"}, []string{"<dt>Queue</dt>"}},
+		{"*", "admin", "/settings", []string{"Settings of this server", "<code>notify</code>", "<td>file <small>"}, []string{"cannot be shown"}},
+		{"*", "operator", "/settings", []string{"<dt>Queue</dt>"}, []string{"Settings of this server", "cannot be shown"}},
+		{"acme", "admin", "/settings", []string{"<dd>acme</dd>"}, []string{"Settings of this server", "cannot be shown"}},
 		{"*", "viewer", "/audit", []string{"<del>active</del>"}, nil},
 	} {
 		_, web, browser := service(t, c.tenant, c.role)

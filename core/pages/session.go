@@ -54,6 +54,47 @@ func (w who) Mark() string {
 // others reports whether a page with a mark is another person's. Without a mark it is anybody's.
 func (w who) others(mark string) bool { return mark != "" && mark != w.Mark() }
 
+// fieldAs is the field of a form for the mark of the person for whom the form was made. Templates
+// leave it empty, because an open page is the same for all people with the same rights. No text of
+// others can be it: HTML of others has no <.
+const (
+	fieldAs  = "as"
+	unmarked = `<input type="hidden" name="` + fieldAs + `">`
+)
+
+// marked fills in for whom the forms of a page are made.
+func marked(html, mark string) string {
+	return strings.ReplaceAll(html, unmarked, strings.TrimSuffix(unmarked, ">")+` value="`+mark+`">`)
+}
+
+// own reads a form, and reports whether it is the person's. If the browser logged in as another
+// person after the form was made, own shows a page about that.
+func (p *Pages) own(w http.ResponseWriter, r *http.Request, v visit) bool {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		p.show(w, http.StatusBadRequest, "problem", v, "Nothing was done", "the form cannot be read: "+err.Error())
+		return false
+	}
+	if v.who.others(r.PostForm.Get(fieldAs)) {
+		p.show(w, http.StatusConflict, "other", v, "Nothing was done", p.pageOf(r))
+		return false
+	}
+	return true
+}
+
+// pageOf returns the address of the page that a form is on; the overview if that is no page which a
+// link can lead to.
+func (p *Pages) pageOf(r *http.Request) string {
+	u, err := url.Parse(r.Referer())
+	if err != nil {
+		return "/"
+	}
+	if _, pattern := p.routes.Handler(&http.Request{Method: http.MethodGet, URL: u, Host: r.Host}); pattern == "" {
+		return "/"
+	}
+	return within(u.RequestURI())
+}
+
 // Operates reports whether the person may change runs.
 func (w who) Operates() bool { return w.has("operator") }
 
@@ -216,6 +257,9 @@ func whoOf(me api.Whoami) who { return who{me.Name, me.Tenant, me.Roles} }
 // that somebody pasted stays valid.
 func (p *Pages) logout(w http.ResponseWriter, r *http.Request) {
 	if s, ok := p.sessions.read(r); ok {
+		if !p.own(w, r, visit{who: s.Who}) {
+			return
+		}
 		c := p.client(r, s.Token)
 		out := c.Logout
 		if r.PostFormValue("everywhere") != "" {
@@ -260,8 +304,8 @@ type keptForm struct {
 type keptField struct{ Name, Value string }
 
 // keepForm shows what a form had, and a button that sends it again. It is sent only when a person
-// presses the button, as the person who is logged in by then. keepForm reports whether it could
-// read the form.
+// presses the button, and refused if that is another person. keepForm reports whether it could read
+// the form.
 func (p *Pages) keepForm(w http.ResponseWriter, r *http.Request) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if r.ParseForm() != nil {

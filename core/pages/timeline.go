@@ -29,7 +29,7 @@ func timelineOf(ctx context.Context, v visit, run string, within time.Duration) 
 	view := timelineView{Run: run}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	t, err := v.client.Timeline(ctx, run)
+	t, err := v.client.Timeline(ctx, run, 0)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		view.Late = true

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestTimelineInWords(t *testing.T) {
 	v := visits(t, o)
 	for _, path := range []string{"/runs/r0", "/runs/r0/timeline"} {
 		_, text := v.get(path)
-		has(t, path, text, "25 of 100 hosts done, 2 waves", `<th scope="row">1</th><td class="n">25</td><td class="n">25</td>`, "03:00:00 UTC", "04:00:00 UTC", `<th scope="row">2</th><td class="n">75</td><td class="n">0</td>`, "05:00:00 UTC", "06:00:00 UTC", "07:00:00 UTC", "08:00:00 UTC", "09:00:00 UTC", "&lt;script&gt;")
+		has(t, path, text, "25 of 100 hosts done, 2 waves", `>1</a></th><td class="n">25</td><td class="n">25</td>`, "03:00:00 UTC", "04:00:00 UTC", `>2</a></th><td class="n">75</td><td class="n">0</td>`, "05:00:00 UTC", "06:00:00 UTC", "07:00:00 UTC", "08:00:00 UTC", "09:00:00 UTC", "&lt;script&gt;")
 		lacks(t, path, text, "more are left out", "<script>alert", "<img src=x")
 	}
 	_, text := v.get("/runs/r0")
@@ -38,8 +39,8 @@ func TestTimelineInWords(t *testing.T) {
 	}
 	o.set("GET /v1/runs/r0/timeline", api.Timeline{Run: "r0", Hosts: 300, Waves: many})
 	_, text = v.get("/runs/r0/timeline")
-	has(t, "of many waves those around the first that is open", text, `<th scope="row">151</th>`, `<th scope="row">250</th>`, "200 more are left out")
-	lacks(t, "of many waves those around the first that is open", text, `<th scope="row">150</th>`, `<th scope="row">251</th>`)
+	has(t, "of many waves those around the first that is open", text, `>151</a></th>`, `>250</a></th>`, "200 more are left out")
+	lacks(t, "of many waves those around the first that is open", text, `>150</a></th>`, `>251</a></th>`)
 	o.set("GET /v1/runs/r0/timeline", api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
 	_, text = v.get("/runs/r0")
 	has(t, "without a timeline", text, "The timeline cannot be shown: the ledger is away", "Hosts and steps")
@@ -57,5 +58,32 @@ func TestTimelineThatIsLate(t *testing.T) {
 	v := visit{client: p.client(&http.Request{Host: "turnus.example.net"}, "good")}
 	if view := timelineOf(t.Context(), v, "r0", -time.Second); !view.Late || view.Problem != "" {
 		t.Errorf("%+v", view)
+	}
+}
+
+// The picture of a run zooms to the hosts of a wave, to which the timeline in words links.
+func TestPictureOfAWave(t *testing.T) {
+	o := &operations{roles: []string{"viewer"}, answers: map[string]any{"GET /v1/runs/r0": api.Run{ID: "r0", Playbook: "patch", Total: 2}}}
+	o.set("GET /v1/runs/r0/timeline", api.Timeline{Run: "r0", Hosts: 2, Waves: []api.TimelineWave{{Wave: 1, Hosts: 1}, {Wave: 2, Hosts: 1}}, OfWave: &api.WaveHosts{Wave: 2, Hosts: []api.TimelineHost{{Host: "web2"}}}})
+	var wave string
+	web, browser := site(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/runs/r0/timeline" {
+			wave = r.URL.Query().Get("wave")
+		}
+		o.ServeHTTP(w, r)
+	}))
+	logIn(t, web, browser, "good", "/settings")
+	_, text := get(t, browser, web.URL+"/runs/r0/timeline")
+	if has(t, "in words", text, `<a href="/runs/r0/timeline.svg?wave=2">2</a>`); wave != "" {
+		t.Errorf("the words ask for wave %s", wave)
+	}
+	resp, text := get(t, browser, web.URL+"/runs/r0/timeline.svg?wave=2")
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "image/svg+xml" || wave != "2" || !strings.Contains(text, "web2: no outcome") {
+		t.Errorf("%d, asked for wave %q: %s", resp.StatusCode, wave, text)
+	}
+	for _, bad := range []string{"x", "0", "-1"} {
+		if resp, text := get(t, browser, web.URL+"/runs/r0/timeline.svg?wave="+bad); resp.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(text, "expected a number from 1") {
+			t.Errorf("wave %s: %d %s", bad, resp.StatusCode, text)
+		}
 	}
 }

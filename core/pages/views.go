@@ -254,6 +254,7 @@ type shared struct {
 	mu   sync.Mutex
 	out  *events
 	seen []string // by view
+	as   string   // the mark of the person
 }
 
 // send writes the messages of one view.
@@ -264,7 +265,7 @@ func (s *shared) send(view int, seen string, all []message) bool {
 		if i == len(all)-1 { // until then the browser has only a part of the state
 			s.seen[view] = seen
 		}
-		if !s.out.sendAt(strings.Join(s.seen, ","), fmt.Sprintf("%d:%s", view, m.name), m.data) {
+		if !s.out.sendAt(strings.Join(s.seen, ","), fmt.Sprintf("%d:%s", view, m.name), marked(m.data, s.as)) {
 			return false
 		}
 	}
@@ -310,6 +311,7 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 		other[i] = v.who.others(mark)
 	}
 	v.who = whoOf(me)
+	mark := v.who.Mark()
 	v.who.Name = "" // a view is the same for all with these rights
 	rules := make([]*livePage, len(paths))
 	for i, path := range paths {
@@ -329,7 +331,7 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 		}
 	}
 	watch := &watcher{visit: v, gone: ctx.Done(), leave: stop}
-	out := &shared{out: newEvents(w), seen: make([]string, len(paths))}
+	out := &shared{out: newEvents(w), seen: make([]string, len(paths)), as: mark}
 	copy(out.seen, seen)
 	rights := rightsOf(me)
 	var open sync.WaitGroup

@@ -147,7 +147,6 @@ func windowOf(ctx context.Context, v visit, name string) (windowView, error) {
 // actOnWindow decides on the windows that a person has seen. Where they were edited since, the page
 // shows what changed, and asks again.
 func (p *Pages) actOnWindow(w http.ResponseWriter, r *http.Request, v visit) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	set, verb := r.PathValue("set"), r.PathValue("verb")
 	form := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	var err error

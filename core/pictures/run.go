@@ -1,6 +1,7 @@
 package pictures
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,11 +28,11 @@ const runStyle = `
   svg{font:12px system-ui,sans-serif}
   .bg{fill:#fff}.text{fill:#1c2126}.dim{fill:#5a6570}.grid{stroke:#d6dce1}.now{stroke:#0b57a4;stroke-dasharray:2 3}
   .band{fill:#cfe3f5}.launch{fill:none;stroke:#8a5a00;stroke-dasharray:3 2}.p50{stroke:#0b57a4;fill:none;stroke-dasharray:6 3;stroke-width:1.5}.done{stroke:#1b6e3c;fill:none;stroke-width:2}
-  .wave{fill:#8fd3a7;stroke:#1b6e3c}.ahead{fill:none;stroke:#5a6570;stroke-dasharray:4 3}.open{fill:#cfe3f5;stroke:#0b57a4}
+  .bad{fill:#f3b8b3;stroke:#a32a22}.wave{fill:#8fd3a7;stroke:#1b6e3c}.ahead{fill:none;stroke:#5a6570;stroke-dasharray:4 3}.open{fill:#cfe3f5;stroke:#0b57a4}
   @media (prefers-color-scheme:dark){
   .bg{fill:#15181c}.text{fill:#e4e8ec}.dim{fill:#9aa5b0}.grid{stroke:#3a424a}.now{stroke:#7fb8f2}
   .band{fill:#1f3d58}.launch{stroke:#f0b75c}.p50{stroke:#7fb8f2}.done{stroke:#74d19a}
-  .wave{fill:#1f6b3d;stroke:#74d19a}.ahead{stroke:#9aa5b0}.open{fill:#1f3d58;stroke:#7fb8f2}}
+  .bad{fill:#6b2420;stroke:#f0958d}.wave{fill:#1f6b3d;stroke:#74d19a}.ahead{stroke:#9aa5b0}.open{fill:#1f3d58;stroke:#7fb8f2}}
 `
 
 // runPicture is a timeline that is being drawn.
@@ -44,13 +45,26 @@ type runPicture struct {
 }
 
 // RunDocument draws how a run went and how it is expected to continue, as one self-contained
-// picture: hosts that are done in the band of the forecast, waves and windows.
+// picture: hosts that are done in the band of the forecast, waves and windows. If the timeline has
+// the hosts of a wave, it draws these alone.
 func RunDocument(t *api.Timeline, title string) string {
-	d := &runPicture{t: t, from: t.From, span: max(t.To.Sub(t.From), time.Second), y: runTop + runCurve + 28}
+	d := &runPicture{t: t, y: runTop + runCurve + 28}
+	legend := [][2]string{{"done", "hosts done"}, {"p50", "expected, P50"}, {"band", "P50 to P90"}, {"launch", "the same at the launch"}, {"wave", "wave at work"}, {"ahead", "wave expected"}, {"open", "window"}}
+	if t.OfWave != nil {
+		t = zoomed(t)
+		d.t, d.y = t, runTop+8
+		legend = [][2]string{{"wave", "host that succeeded"}, {"bad", "host that did not succeed"}, {"ahead", "expected, to P90"}}
+		title += fmt.Sprintf(", wave %d", t.OfWave.Wave)
+	}
+	d.from, d.span = t.From, max(t.To.Sub(t.From), time.Second)
 	d.span += d.span / 25 // room for the end
-	d.curves()
-	d.waves()
-	d.windows()
+	if t.OfWave != nil {
+		d.hosts()
+	} else {
+		d.curves()
+		d.waves()
+		d.windows()
+	}
 	height := d.y + runBottom
 	s := &SVG{}
 	s.Add(`<?xml version="1.0" encoding="UTF-8"?>`)
@@ -63,7 +77,7 @@ func RunDocument(t *api.Timeline, title string) string {
 	s.Add(`<text class="dim" x="12" y="46">%s</text>`, short(TimelineText(t), 190))
 	d.axis(s)
 	s.Raw(d.String())
-	d.legend(s, height-20)
+	d.legend(s, height-20, legend)
 	s.Add(`</svg>`)
 	return s.String()
 }
@@ -73,6 +87,15 @@ func RunTitle(run *api.Run) string { return run.Playbook + ", " + string(run.Pha
 
 // TimelineText describes what the picture of a run shows.
 func TimelineText(t *api.Timeline) string {
+	if of := t.OfWave; of != nil {
+		open := 0
+		for _, h := range of.Hosts {
+			if h.Outcome == "" {
+				open++
+			}
+		}
+		return fmt.Sprintf("%d hosts of wave %d, those without an outcome first (%d), then those that took longest", len(of.Hosts), of.Wave, open)
+	}
 	done := 0
 	if n := len(t.Done); n > 0 {
 		done = t.Done[n-1].Hosts
@@ -179,6 +202,46 @@ func (d *runPicture) windows() {
 	}
 }
 
+// zoomed returns a timeline from the first start of its hosts of a wave to their last end.
+func zoomed(t *api.Timeline) *api.Timeline {
+	near := *t
+	near.From, near.To = time.Time{}, time.Time{}
+	for _, h := range t.OfWave.Hosts {
+		if near.From.IsZero() || !h.From.IsZero() && h.From.Before(near.From) {
+			near.From = h.From
+		}
+		near.To = later(near.To, later(h.To, h.Late))
+	}
+	if near.From.IsZero() { // none has a time
+		near.From, near.To = t.From, t.To
+	}
+	return &near
+}
+
+// hosts draws a lane a host of a wave.
+func (d *runPicture) hosts() {
+	for _, h := range d.t.OfWave.Hosts {
+		word, class := cmp.Or(string(h.Outcome), string(h.State), "no outcome"), "ahead"
+		top := d.lane(short(h.Host, 25-len(word)) + ": " + word)
+		if h.From.IsZero() {
+			continue
+		}
+		says := fmt.Sprintf("%s: %s, %s to %s", h.Host, word, utc(h.From), utc(h.To))
+		switch {
+		case h.Outcome == "":
+			says += " (P50), " + utc(h.Late) + " (P90)"
+		case h.Outcome.Good():
+			class = "wave"
+		default:
+			class = "bad"
+		}
+		d.bar(class, h.From, later(h.To, h.Late), top, says)
+	}
+	if left := d.t.OfWave.Left; left > 0 {
+		d.lane(fmt.Sprintf("%d more hosts", left))
+	}
+}
+
 // axis draws times, and now.
 func (d *runPicture) axis(s *SVG) {
 	step := d.span / runTicks
@@ -201,9 +264,9 @@ func (d *runPicture) axis(s *SVG) {
 	}
 }
 
-func (d *runPicture) legend(s *SVG, y int) {
+func (d *runPicture) legend(s *SVG, y int, all [][2]string) {
 	x := 12
-	for _, one := range [][2]string{{"done", "hosts done"}, {"p50", "expected, P50"}, {"band", "P50 to P90"}, {"launch", "the same at the launch"}, {"wave", "wave at work"}, {"ahead", "wave expected"}, {"open", "window"}} {
+	for _, one := range all {
 		if one[0] == "done" || one[0] == "p50" {
 			s.Add(`<line class="%s" x1="%d" y1="%d" x2="%d" y2="%d"/>`, one[0], x, y-4, x+18, y-4)
 		} else {

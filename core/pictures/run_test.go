@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -89,4 +90,29 @@ func TestRunDocumentIsBounded(t *testing.T) {
 	if n := len(RunDocument(many, "x")); n > 40_000 {
 		t.Errorf("%d bytes", n)
 	}
+}
+
+// The picture of a wave has a lane for each of its hosts, and nothing of the rest of the run.
+func TestWaveDocument(t *testing.T) {
+	line := timeline()
+	at := line.From
+	line.OfWave = &api.WaveHosts{Wave: 2, Left: 7, Hosts: []api.TimelineHost{
+		{Host: "slow", State: core.Leased, From: at.Add(30 * time.Minute), To: at.Add(50 * time.Minute), Late: at.Add(time.Hour)},
+		{Host: `web <"&`, Outcome: core.Failed, From: at.Add(12 * time.Minute), To: at.Add(20 * time.Minute)},
+		{Host: "db-with-a-name-that-is-long", Outcome: core.Unreachable, From: at.Add(12 * time.Minute), To: at.Add(13 * time.Minute)},
+		{Host: "good", Outcome: core.Changed, From: at.Add(12 * time.Minute), To: at.Add(14 * time.Minute)}, {Host: "never", Outcome: core.Cancelled},
+	}}
+	document := RunDocument(line, "patch")
+	got := shapes(t, document)
+	for class, want := range map[string]int{"wave": 2, "bad": 3, "ahead": 2, "open": 0, "band": 0, "done": 0, "now": 1} { // with the legend
+		if got[class] != want {
+			t.Errorf("%d of %s, expected %d", got[class], class, want)
+		}
+	}
+	for _, part := range []string{"patch, wave 2", "5 hosts of wave 2, those without an outcome first (1)", "slow: leased", "web &lt;&#34;&amp;: failed", "db-with-a-nam…: unreachable", "never: cancelled", "7 more hosts", "22:50 UTC (P50)", "23:00 UTC (P90)"} {
+		if !strings.Contains(document, part) {
+			t.Errorf("no %q in %s", part, document)
+		}
+	}
+	shapes(t, RunDocument(&api.Timeline{OfWave: &api.WaveHosts{Wave: 1}}, "nothing"))
 }

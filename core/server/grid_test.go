@@ -51,9 +51,17 @@ func TestGrid(t *testing.T) {
 		t.Errorf("a run that is over waits: %+v", waits)
 	}
 	line := want[api.Timeline](t, b.ask(secret, "GET", path+"/timeline", nil), http.StatusOK)
-	if len(line.Waves) != 2 || line.Waves[1].Hosts != 2 || line.Waves[1].Done != 2 || line.Done[len(line.Done)-1].Hosts != 3 || len(line.P50) != 0 || line.To.Before(line.From) {
+	if len(line.Waves) != 2 || line.Waves[1].Hosts != 2 || line.Waves[1].Done != 2 || line.Done[len(line.Done)-1].Hosts != 3 || len(line.P50) != 0 || line.To.Before(line.From) || line.OfWave != nil {
 		t.Errorf("%+v", line)
 	}
+	line = want[api.Timeline](t, b.ask(secret, "GET", path+"/timeline?wave=2", nil), http.StatusOK)
+	if of := line.OfWave; of == nil || of.Wave != 2 || of.Left != 0 || len(of.Hosts) != 2 || of.Hosts[0].Outcome != core.Changed || of.Hosts[0].From.IsZero() || of.Hosts[0].To.Before(of.Hosts[0].From) || of.Hosts[0].Host == "acme-1" {
+		t.Errorf("wave 2: %+v", of)
+	}
+	if a := b.ask(secret, "GET", path+"/timeline?wave=3", nil); a.status != http.StatusNotFound || !strings.Contains(a.body, "has waves 1 to 2, and no wave 3") {
+		t.Errorf("wave 3: %d %s", a.status, a.body)
+	}
+	want[any](t, b.ask(secret, "GET", path+"/timeline?wave=0", nil), http.StatusUnprocessableEntity)
 }
 
 // The waits of hosts are counted by reason: first that the run is not in the queue, then the wave
@@ -74,6 +82,10 @@ func TestWaits(t *testing.T) {
 	line := want[api.Timeline](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/timeline", nil), http.StatusOK)
 	if len(line.P50) < 2 || line.P50[len(line.P50)-1].Hosts != 3 || line.Waves[1].Late.Before(line.Waves[1].To) || line.Waves[0].From.IsZero() {
 		t.Errorf("%+v", line)
+	}
+	line = want[api.Timeline](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/timeline?wave=2", nil), http.StatusOK)
+	if of := line.OfWave; of == nil || len(of.Hosts) != 2 || of.Hosts[0].State != api.JobQueued || of.Hosts[0].Outcome != "" || of.Hosts[0].From.IsZero() || of.Hosts[0].Late.Before(of.Hosts[0].To) {
+		t.Errorf("expected of wave 2: %+v", of)
 	}
 	b.work()
 	_, err := b.queue.Post(t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", State: api.WorkerReady}), api.WorkerKeep)
@@ -171,5 +183,21 @@ func TestSheetsAreBounded(t *testing.T) {
 	}
 	if len(ids) != sheetRows/gridHosts || !slices.Contains(ids, "r0") || !slices.Contains(ids, "r29") {
 		t.Error(strings.Join(ids, " "))
+	}
+}
+
+// The hosts of a wave are bounded, those that took longest first.
+func TestHostsOfAWaveAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	at := time.Now()
+	many := &sheet{limits: []int{1, 301}}
+	for i := range 301 {
+		many.rows = append(many.rows, sheetRow{Job: ledger.Job{JobID: core.JobID{Index: i}, Host: fmt.Sprint("h", i), Outcome: core.Failed, Started: at, Took: time.Duration(i) * time.Second}})
+	}
+	line := timelineOf(at, at, many)
+	of, err := b.server.hostsOfWave(t.Context(), caller{}, &line, many, nil, 2)
+	if err != nil || len(of.Hosts) != timelineHosts || of.Left != 100 || of.Hosts[0].Index != 300 || of.Hosts[199].Index != 101 {
+		t.Fatalf("%v, %+v", err, of)
 	}
 }

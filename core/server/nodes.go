@@ -36,6 +36,12 @@ func (s *Server) nodes() {
 	order("uncordon-worker", "uncordon", "Give a worker jobs again", "It also ends a drain, if the worker has not ended yet.", func(o *api.Order) { o.Cordoned, o.Draining = false, false })
 	order("drain-worker", "drain", "End a worker", "It suspends its jobs after the step that runs, so that other workers continue them, and ends.", func(o *api.Order) { o.Cordoned, o.Draining = true, true })
 	handle(s, route{id: "get-queue", method: http.MethodGet, path: "/v1/queue", summary: "Show the state of the queue", role: Viewer, everyone: true}, s.getQueue)
+	handle(s, route{
+		id: "list-settings", method: http.MethodGet, path: "/v1/settings", summary: "List the settings of the server that answers, by name", role: Admin, everyone: true,
+		detail: "Values have … in the place of secrets. Settings change with a restart.",
+	}, func(context.Context, caller, *struct{}) (*list[api.Setting], error) {
+		return listOf(s.cfg.Settings, ""), nil
+	})
 }
 
 // worker reads a worker's report, and its order.

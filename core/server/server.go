@@ -57,6 +57,8 @@ type Config struct {
 	// Notify sends notifications; nil: there are no channels.
 	Notify  *notify.Service
 	Version string
+	// Settings are those that the process started with, by name and without secrets.
+	Settings []api.Setting
 	// Metrics counts and exports; nil makes one.
 	Metrics *telemetry.Registry
 	// Pool is the one whose queue this is. A launch on hosts of another one is refused.

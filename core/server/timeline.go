@@ -3,9 +3,11 @@ package server
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/windows"
@@ -16,9 +18,14 @@ const (
 	timelinePoints  = 200 // of a curve
 	timelineSets    = 20
 	timelineWindows = 100 // of a set
+	timelineHosts   = 200 // of a wave
 )
 
-func (s *Server) showTimeline(ctx context.Context, by caller, in *RunPath) (*body[api.Timeline], error) {
+func (s *Server) showTimeline(ctx context.Context, by caller, in *struct {
+	RunPath
+	Wave int `query:"wave" minimum:"1" maximum:"10000000" doc:"also show the hosts of this wave"`
+},
+) (*body[api.Timeline], error) {
 	run, sheet, err := s.sheetOf(ctx, by, in.Run)
 	if err != nil {
 		return nil, err
@@ -32,9 +39,9 @@ func (s *Server) showTimeline(ctx context.Context, by caller, in *RunPath) (*bod
 		t.To = later(t.To, now)
 	}
 	sets := sheet.windows()
+	var e *estimate
 	if !run.Complete() && !runOf(run).Phase.Over() {
-		e, err := s.estimate(ctx, &run)
-		switch {
+		switch e, err = s.estimate(ctx, &run); {
 		case err == nil:
 			expect(&t, e, sheet)
 			ahead(sets, e, now, t.To)
@@ -46,7 +53,58 @@ func (s *Server) showTimeline(ctx context.Context, by caller, in *RunPath) (*bod
 	if t.Expected != nil {
 		t.To = later(t.To, t.Expected.FinishP90)
 	}
-	return &body[api.Timeline]{t}, nil
+	if in.Wave > 0 {
+		t.OfWave, err = s.hostsOfWave(ctx, by, &t, sheet, e, in.Wave)
+	}
+	return &body[api.Timeline]{t}, err
+}
+
+// hostsOfWave lists the hosts of a wave. Without an estimate, hosts without an outcome have no
+// times.
+func (s *Server) hostsOfWave(ctx context.Context, by caller, t *api.Timeline, sheet *sheet, e *estimate, wave int) (*api.WaveHosts, error) {
+	if wave > len(t.Waves) {
+		return nil, fmt.Errorf("run %s has waves 1 to %d, and no wave %d: %w", t.Run, len(t.Waves), wave, core.ErrNotFound)
+	}
+	var open, done []api.TimelineHost
+	for i := range sheet.rows {
+		r := &sheet.rows[i]
+		h := api.TimelineHost{Index: r.Index, Host: r.Host, Outcome: r.Outcome}
+		switch {
+		case waveOf(t, sheet, i).Wave != wave:
+		case r.Outcome != "":
+			if !r.Started.IsZero() {
+				h.From, h.To = r.Started.UTC(), jobOf(r.Job).Ended.UTC()
+			}
+			done = append(done, h)
+		default:
+			if e != nil && i < len(e.Hosts) && !e.Hosts[i].Finish.IsZero() {
+				h.From, h.To, h.Late = e.Hosts[i].Begin.UTC(), e.Hosts[i].Finish.UTC(), e.Hosts[i].Late.UTC()
+			}
+			open = append(open, h)
+		}
+	}
+	slices.SortStableFunc(done, func(a, b api.TimelineHost) int { return cmp.Compare(b.To.Sub(b.From), a.To.Sub(a.From)) })
+	all := append(open, done...)
+	shown := append([]api.TimelineHost{}, all[:min(len(all), timelineHosts)]...)
+	jobs := make([]api.Job, len(shown))
+	for i, h := range shown {
+		jobs[i] = api.Job{Run: t.Run, Index: h.Index, Outcome: h.Outcome}
+	}
+	err := s.addStates(ctx, by.scope, t.Run, jobs)
+	for i := range jobs {
+		shown[i].State = jobs[i].State
+	}
+	rank := func(h api.TimelineHost) int { // those at work first
+		switch {
+		case h.Outcome != "":
+			return 2
+		case h.State == core.Leased:
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(shown, func(a, b api.TimelineHost) int { return cmp.Compare(rank(a), rank(b)) })
+	return &api.WaveHosts{Wave: wave, Hosts: shown, Left: len(all) - len(shown)}, err
 }
 
 // timelineOf returns what is recorded: waves from their first host to their last, and how many were

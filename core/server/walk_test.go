@@ -134,6 +134,7 @@ var aims = map[string]aim{
 	},
 	"drain-worker":             {path: map[string]string{"worker": "w1"}, body: api.Why{}},
 	"get-queue":                {},
+	"list-settings":            {},
 	"get-definitions":          {},
 	"get-documents":            {},
 	"list-definition-changes":  {},

@@ -67,13 +67,18 @@ func (a *app) runsListCmd() *cobra.Command {
 func (a *app) runsShowCmd() *cobra.Command {
 	var r remote.Flags
 	var jobs bool
+	var wave int
 	c := &cobra.Command{
 		Use: "show RUN", Short: "Show a run: its phase and outcomes, and the hosts that did not succeed", Args: cobra.ExactArgs(1),
 		Example: `  turnus runs show 20261120-021500-ab3cd5ef --jobs
   turnus runs show 20261120-021500-ab3cd5ef -o svg > run.svg   # waves, windows and forecast
+  turnus runs show 20261120-021500-ab3cd5ef -o svg --wave 1 > wave.svg   # its hosts, the longest first
   turnus runs show 20261120-021500-ab3cd5ef --jobs -o svg > grid.svg   # each step of each host`,
 		Annotations: map[string]string{"svg": "yes"}, ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
+			if wave != 0 && (a.Output != "svg" || jobs) {
+				return console.Invalid("--wave %d: expected the number of a wave, with -o svg and without --jobs\nhint: turnus runs show %s -o svg --wave 1", wave, args[0])
+			}
 			run, err := c.Run(ctx, args[0])
 			if err != nil {
 				return err
@@ -82,7 +87,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 				return console.PrintJSON(a.Out, run)
 			}
 			if a.Output == "svg" {
-				return a.printRunPicture(ctx, c, run, jobs)
+				return a.printRunPicture(ctx, c, run, jobs, wave)
 			}
 			list, err := runview.JobsOf(ctx, c, run, !jobs)
 			if err != nil {
@@ -119,11 +124,13 @@ func (a *app) runsShowCmd() *cobra.Command {
 	r.Add(c)
 	r.AddLocal(c, true)
 	c.Flags().BoolVar(&jobs, "jobs", false, "list every host, also those that wait and run; with -o json the jobs instead of the run, with -o svg the grid of hosts and steps")
+	c.Flags().IntVar(&wave, "wave", 0, "with -o svg: draw the hosts of this wave, up to 200; those without an outcome first, then those that took longest")
 	return c
 }
 
-// printRunPicture draws a picture of the page of a run: its timeline, or its grid.
-func (a *app) printRunPicture(ctx context.Context, c *client.Client, run api.Run, grid bool) error {
+// printRunPicture draws a picture of the page of a run: its timeline, the hosts of a wave, or its
+// grid.
+func (a *app) printRunPicture(ctx context.Context, c *client.Client, run api.Run, grid bool, wave int) error {
 	if grid {
 		g, err := c.WholeGrid(ctx, run.ID)
 		if err != nil {
@@ -131,7 +138,7 @@ func (a *app) printRunPicture(ctx context.Context, c *client.Client, run api.Run
 		}
 		return a.Out.Picture(pictures.GridDocument(&g, pictures.RunTitle(&run)))
 	}
-	t, err := c.Timeline(ctx, run.ID)
+	t, err := c.Timeline(ctx, run.ID, wave)
 	if err != nil {
 		return err
 	}

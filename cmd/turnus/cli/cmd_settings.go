@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/redisconn"
 )
@@ -81,19 +82,9 @@ func (a *app) configShowCmd(l longRunning) *cobra.Command {
 	}, l)
 }
 
-// shownSetting is one setting of -o json.
-type shownSetting struct {
-	Name     string `json:"name"`
-	Value    string `json:"value"`
-	Default  string `json:"default"`
-	From     string `json:"from"`            // default, flag, environment or file
-	Where    string `json:"where,omitempty"` // variable, or file:line
-	Variable string `json:"variable"`
-}
-
 type configShowDoc struct {
-	Command  string         `json:"command"`
-	Settings []shownSetting `json:"settings"`
+	Command  string        `json:"command"`
+	Settings []api.Setting `json:"settings"`
 }
 
 func (a *app) configShow(c *cobra.Command) error {
@@ -101,14 +92,7 @@ func (a *app) configShow(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	doc := configShowDoc{Command: c.Name(), Settings: []shownSetting{}}
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if o, ok := from[f.Name]; ok {
-			doc.Settings = append(doc.Settings, shownSetting{
-				Name: f.Name, Value: settings.HideSecrets(settings.ShownValue(f)), Default: settings.DefaultOf(f, o), From: o.Kind, Where: o.Where, Variable: settings.VariableOf(f.Name),
-			})
-		}
-	})
+	doc := configShowDoc{Command: c.Name(), Settings: shownSettings(c, from)}
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, doc)
 	}
@@ -118,6 +102,19 @@ func (a *app) configShow(c *cobra.Command) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, orDash(s.Value), orDash(s.Default), settings.Origin{Kind: s.From, Where: s.Where})
 	}
 	return w.Flush()
+}
+
+// shownSettings returns the settings of a command by name, without secrets.
+func shownSettings(c *cobra.Command, from map[string]settings.Origin) []api.Setting {
+	all := []api.Setting{}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if o, ok := from[f.Name]; ok {
+			all = append(all, api.Setting{
+				Name: f.Name, Value: settings.ShownValue(f), Default: settings.DefaultOf(f, o), From: o.Kind, Where: o.Where, Variable: settings.VariableOf(f.Name),
+			})
+		}
+	})
+	return all
 }
 
 type configCheckDoc struct {
@@ -248,8 +245,12 @@ type longRunning struct {
 func (l longRunning) settable() longRunning {
 	l.cmd.Flags().String("config", "", "file with settings, in YAML: each key is a flag of this command without its dashes")
 	l.cmd.PreRunE = func(c *cobra.Command, _ []string) error {
-		if _, err := settings.Fill(c); err != nil {
+		from, err := settings.Fill(c)
+		if err != nil {
 			return err
+		}
+		if l.keeps != nil {
+			l.keeps.Settings = shownSettings(c, from)
 		}
 		return l.check()
 	}

@@ -109,3 +109,25 @@ func TestServerCompletes(t *testing.T) {
 		}
 	}
 }
+
+// The picture of a wave is that of the hosts which the server lists.
+func TestPictureOfAWaveOfARun(t *testing.T) {
+	server := answers(t, func(r *http.Request) any {
+		switch {
+		case r.URL.Path == "/v1/runs/r1":
+			return api.Run{ID: "r1", Playbook: "patch"}
+		case r.URL.Path == "/v1/runs/r1/timeline" && r.URL.Query().Get("wave") == "2":
+			return api.Timeline{OfWave: &api.WaveHosts{Wave: 2, Hosts: []api.TimelineHost{{Host: "web2"}}}}
+		}
+		return nil
+	})
+	t.Setenv("TURNUS_TOKEN", "t")
+	if out, _ := turnus(t, console.ExitOK, "runs", "show", "r1", "-o", "svg", "--wave", "2", "--server", server); !strings.Contains(out, "web2: no outcome") {
+		t.Errorf("got %s", out)
+	}
+	for _, args := range [][]string{{"--wave", "2"}, {"-o", "svg", "--jobs", "--wave", "2"}} {
+		if _, said := turnus(t, console.ExitInvalid, append([]string{"runs", "show", "r1", "--server", server}, args...)...); !strings.Contains(said, "hint: turnus runs show r1 -o svg --wave 1") {
+			t.Errorf("%v: %s", args, said)
+		}
+	}
+}

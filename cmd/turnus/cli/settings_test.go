@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core/api"
 )
 
 // The kind of file by a flag's help, as far as the words of help go.
@@ -100,5 +102,43 @@ func TestVariablesAreDocumentedAndKnown(t *testing.T) {
 	}
 	if settings.UnknownVariables(commandsOf(services), []string{"TURNUS_HEALHT=x"}) == nil { // negative control
 		t.Error("a misspelt variable is known")
+	}
+}
+
+// A service hands its settings to its API as they are shown on the command line: without a secret.
+// Control: the values themselves are still there for the service.
+func TestServiceGivesItsSettingsWithoutSecrets(t *testing.T) {
+	t.Setenv("TURNUS_NOTIFY", "https://hooks.example.net/T0/hunter2")
+	file := filepath.Join(t.TempDir(), "server.yaml")
+	text := "ledger: postgres://turnus:hunter2@db/turnus\nrepo: https://hunter2@git.example.net/ops.git\nscale-hook: https://scale.example.net/hunter2\nplugins: [https://a/hunter2, 'token: hunter2', /opt/a]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newApp(strings.NewReader(""), io.Discard, io.Discard).upService()
+	err := l.cmd.ParseFlags([]string{"--config", file, "--redis", "redis-cluster://a:1,b:2?password=hunter2"})
+	if err == nil {
+		err = l.cmd.PreRunE(l.cmd, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]api.Setting{}
+	for _, s := range l.keeps.Settings {
+		got[s.Name] = s
+	}
+	for name, want := range map[string][2]string{
+		"ledger": {"postgres://turnus:…@db/turnus", "file"}, "repo": {"https://…@git.example.net/ops.git", "file"}, "scale-hook": {"https://scale.example.net/…", "file"},
+		"plugins": {"https://a/…, token: …, /opt/a", "file"}, "redis": {"redis-cluster://a:1,b:2?password=…", "flag"}, "notify": {"https://hooks.example.net/…", "environment"},
+		"branch": {"main", "default"},
+	} {
+		if s := got[name]; s.Value != want[0] || s.From != want[1] {
+			t.Errorf("%s: %+v, expected %q from %s", name, s, want[0], want[1])
+		}
+	}
+	if all := fmt.Sprint(l.keeps.Settings); strings.Contains(all, "hunter2") || len(l.keeps.Settings) < 60 {
+		t.Errorf("%d settings: %s", len(l.keeps.Settings), all)
+	}
+	if plugins, err := l.cmd.Flags().GetStringSlice("plugins"); err != nil || !slices.Contains(plugins, "token: hunter2") {
+		t.Errorf("control: the service starts with %v, %v", plugins, err)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -50,6 +51,7 @@ func TestUpPrintsALoginLink(t *testing.T) {
 		s.all.WriteString(text)
 	}
 	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	var text []byte // of the last answer
 	ask := func(to string, cookies ...*http.Cookie) *http.Response {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
@@ -63,7 +65,11 @@ func TestUpPrintsALoginLink(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		text, err = io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
 		return resp
 	}
 	first := ask(link)
@@ -73,6 +79,9 @@ func TestUpPrintsALoginLink(t *testing.T) {
 	at := link[:strings.Index(link[len("http://"):], "/")+len("http://")]
 	if resp := ask(at+"/tokens", first.Cookies()...); resp.StatusCode != http.StatusOK { // the page of admins
 		t.Errorf("the session is not an admin's: %d", resp.StatusCode)
+	}
+	if ask(at+"/settings", first.Cookies()...); !regexp.MustCompile(`<code>listen</code></td><td>127\.0\.0\.1:0</td><td>127\.0\.0\.1:8470</td><td>flag<`).Match(text) {
+		t.Errorf("the page of settings lacks those of the process: %s", text)
 	}
 	if again := ask(link); again.StatusCode != http.StatusUnauthorized || len(again.Cookies()) != 0 {
 		t.Errorf("a second browser: %d %v", again.StatusCode, again.Header)

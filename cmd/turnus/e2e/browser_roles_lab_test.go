@@ -5,19 +5,25 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/transport/fleet"
 )
 
 // person is somebody with a token of one role, for one tenant or ("*") all.
 type person struct{ tenant, role string }
 
-func (p person) may(roles ...string) bool { return p.role == "admin" || slices.Contains(roles, p.role) }
+// may reports whether the person has one of the roles. Each of them includes the viewer's.
+func (p person) may(roles ...string) bool {
+	return p.role == "admin" || slices.Contains(roles, "viewer") || slices.Contains(roles, p.role)
+}
 
 // pageAction is an action that a page offers to some people.
 type pageAction struct {
@@ -30,8 +36,10 @@ type pageAction struct {
 }
 
 // actionsOf are the actions on a run and other objects of customer-0.
-func actionsOf(run, ended, token, worker string) []pageAction {
+func actionsOf(run, ended, token, worker, note string) []pageAction {
 	runs := "/runs/" + run
+	day := func(ago int) string { return time.Now().UTC().AddDate(0, 0, -ago).Format("2006-01-02T15:04") }
+	past := "from=" + day(3) + "&to=" + day(1)
 	return []pageAction{
 		{"approve", runs, `form[action$="/approve"]`, runs + "/approve", "wave=2", "approver", false, false},
 		{"refuse", runs, `button[formaction$="/refuse"]`, runs + "/refuse", "wave=2", "approver", false, false},
@@ -45,6 +53,12 @@ func actionsOf(run, ended, token, worker string) []pageAction {
 		{"trigger", "/schedules/customer-0:branch", `form[action$="/trigger"]`, "/schedules/customer-0:branch/trigger", "key=k&reason=x", "operator", false, false},
 		{"approve windows", "/windows/branch", `form[action$="/approve"]`, "/windows/branch/approve", "key=k&reason=x", "approver", false, false},
 		{"refuse windows", "/windows/branch", `form[action$="/refuse"]`, "/windows/branch/refuse", "key=k&reason=x", "approver", false, false},
+		{"backfill", "/schedules/customer-0:branch?" + past, `form[action$="/backfill"]`, "/schedules/customer-0:branch/backfill", past + "&runs=2&hosts=6&reason=x", "operator", false, false},
+		{"revoke windows", "/windows/branch-days", `form[action$="/revoke"]`, "/windows/branch-days/revoke", "key=k&reason=x", "approver", false, false},
+		{"retry a notification", "/notifications", `form[action$="/retry"]`, "/notifications/" + note + "/retry", "", "operator", false, false},
+		{"make a feed", "/calendar", `form[action="/calendar/feeds"]`, "/calendar/feeds", "name=phone", "viewer", false, true},
+		{"revoke a feed", "/calendar?only=conflict", `form[action^="/calendar/feeds/"]`, "", "", "viewer", false, false}, // their own: the action before made it
+		{"drain", "/queue", `form[action$="/drain"]`, "/queue/workers/" + worker + "/drain", "reason=x", "operator", true, false},
 		{"cordon", "/queue", `form[action$="/cordon"]`, "/queue/workers/" + worker + "/cordon", "", "operator", true, true},
 		{"uncordon", "/queue", `form[action$="/uncordon"]`, "/queue/workers/" + worker + "/uncordon", "", "operator", true, true},
 		{"revoke", "/tokens", `form[action$="/revoke"]`, "/tokens/" + token + "/revoke", "", "admin", false, false},
@@ -106,9 +120,9 @@ func (b *browser) action(p person, a pageAction) {
 }
 
 // foreign checks that a tenant's person finds nothing of others, and changes nothing of them.
-func (b *browser) foreign(p person, run, schedule string) {
+func (b *browser) foreign(p person, run, schedule, feed string) {
 	b.t.Helper()
-	for path, role := range map[string]string{run: "", schedule: "", run + "/pause": "operator", run + "/approve": "approver", schedule + "/trigger": "operator"} {
+	for path, role := range map[string]string{run: "", schedule: "", run + "/pause": "operator", run + "/approve": "approver", schedule + "/trigger": "operator", "/calendar/feeds/" + feed + "/revoke": "viewer"} {
 		want := http.StatusNotFound
 		var status int
 		if role == "" {
@@ -130,7 +144,14 @@ func (b *browser) foreign(p person, run, schedule string) {
 // permitted action succeeds.
 func TestLabBrowserShowsEachRoleItsActions(t *testing.T) {
 	t.Parallel()
-	s := newFleetSite(t, 12)
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
+	defer refuses.Close()
+	l := newLab(t, fleet.Config{Hosts: 12})
+	l.project()
+	l.file("ops/notify.yaml", "tenants: {customer-0: {channels: {ops: {webhook: {url: \""+refuses.URL+"\"}}}}}\n")
+	l.file("ops/windows/days.yaml", "window_sets: {branch-days: {timezone: UTC, approval: {state: approved, by: customer, at: 2026-11-01}, allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"10:00\", to: \"12:00\"}]}}\n")
+	l.file("ops/playbooks/branch-days.yaml", "playbook: branch-days\ntenant: customer-0\ntargets: 'host.customer == \"customer-0\"'\nsteps: [{name: look, uses: command, window: branch-days, needs: 5m, with: {run: uptime}}]\n")
+	s := l.site("--notify-allow", "127.0.0.1/32")
 	run, foreign := s.launched("branch"), s.launched("waves")
 	ended, err := s.client.CreateRun(t.Context(), "ended", api.NewRun{Playbook: "branch"})
 	if err != nil {
@@ -147,17 +168,29 @@ func TestLabBrowserShowsEachRoleItsActions(t *testing.T) {
 		t.Fatalf("no worker: %v", err)
 	}
 	worker := workers.Items[0].Name
+	note, err := s.client.TestChannel(t.Context(), "customer-0:ops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a dead-lettered notification", func() bool {
+		now, err := s.client.Notification(t.Context(), note.ID)
+		return err == nil && now.State == api.NotificationDeadLettered
+	})
+	feed, err := s.client.CreateCalendarFeed(t.Context(), "", api.NewCalendarFeed{Name: "provider"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := newBrowser(t, s.client.Server())
 	for _, tenant := range []string{"*", "customer-0"} {
 		spare := s.made("spare", "viewer", tenant).ID
 		for _, role := range []string{"viewer", "operator", "approver", "admin"} {
 			p := person{tenant, role}
 			b.logIn(s.role(role, role, tenant))
-			for _, a := range actionsOf(run, ended.ID, spare, worker) {
+			for _, a := range actionsOf(run, ended.ID, spare, worker, note.ID) {
 				b.action(p, a)
 			}
 			if tenant != "*" {
-				b.foreign(p, "/runs/"+foreign, "/schedules/:nights")
+				b.foreign(p, "/runs/"+foreign, "/schedules/:nights", feed.ID)
 			}
 			b.leave()
 		}

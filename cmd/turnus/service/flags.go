@@ -10,6 +10,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/login"
 )
@@ -35,6 +36,8 @@ type Flags struct {
 	measure         measureFlags
 	scale           scaleFlags
 	hosts           sourcesFlag
+	// Settings are those of the command, without secrets, for the API.
+	Settings []api.Setting
 }
 
 // Defaults for following --repo.

@@ -216,7 +216,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Board: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Configs: s.configs, Hook: hook, Notify: s.notify, Login: s.f.people, Version: settings.Version(), Log: s.log, Stuck: s.hangs, Traces: s.traces,
+		Types: opts.Types, Configs: s.configs, Hook: hook, Notify: s.notify, Login: s.f.people, Version: settings.Version(), Settings: s.f.Settings, Log: s.log, Stuck: s.hangs, Traces: s.traces,
 		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.Queue.Pool, node.DefaultPool),
 	})
 	if err != nil {

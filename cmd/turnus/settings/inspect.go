@@ -17,12 +17,16 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// ShownValue returns a flag's value for people.
+// ShownValue returns a flag's value for people, without secrets.
 func ShownValue(f *pflag.Flag) string {
+	values := []string{f.Value.String()}
 	if many, ok := f.Value.(pflag.SliceValue); ok {
-		return strings.Join(many.GetSlice(), ", ")
+		values = slices.Clone(many.GetSlice()) // it may be the flag's own
 	}
-	return f.Value.String()
+	for i, value := range values {
+		values[i] = hideSecrets(value)
+	}
+	return strings.Join(values, ", ")
 }
 
 // DefaultOf is a flag's default. Those that read the environment themselves have none.
@@ -39,9 +43,10 @@ var wordSecret = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)((?:[a-z_-]*(?:passw|secret|token|api_?key)[a-z_-]*(?:\s*[=:]\s*|\s+)|bearer\s+|basic\s+))('[^']*'|"[^"]*"|[^\s"']+)`)
 })
 
-// HideSecrets takes out of a value what may be a secret: the password of a URL, all that follows
-// the host of a webhook's address, and parameters.
-func HideSecrets(value string) string {
+// hideSecrets takes out of a value what may be a secret: the password of a URL, all that follows
+// the host of a webhook's address, and parameters. An http(s) URL with a user and no password has a
+// token there.
+func hideSecrets(value string) string {
 	scheme, _, isURL := strings.Cut(value, "://")
 	if !isURL || strings.ContainsAny(scheme, " \t\"'") {
 		return wordSecret().ReplaceAllString(value, "$1…")
@@ -49,16 +54,19 @@ func HideSecrets(value string) string {
 	u, err := url.Parse(value)
 	if err != nil { // several hosts, say: what stands before the last @ is who, and with which password
 		if at := strings.LastIndex(value, "@"); at >= 0 {
-			return scheme + "://…@" + value[at+1:]
+			value = scheme + "://…@" + value[at+1:]
 		}
-		return value
+		return wordSecret().ReplaceAllString(value, "$1…")
 	}
+	web := u.Scheme == "http" || u.Scheme == "https"
 	if u.User != nil {
 		if _, has := u.User.Password(); has {
 			u.User = url.UserPassword(u.User.Username(), "…")
+		} else if web {
+			u.User = url.User("…")
 		}
 	}
-	if (u.Scheme == "http" || u.Scheme == "https") && len(u.Path) > 1 && !strings.HasSuffix(u.Path, ".git") {
+	if web && len(u.Path) > 1 && !strings.HasSuffix(u.Path, ".git") {
 		u.Path = "/…" // chat services put a secret there
 	}
 	query := u.Query()
