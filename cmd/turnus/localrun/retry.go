@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// FromFlags say where the hosts of a retry begin.
+// FromFlags are where the hosts of a retry begin.
 type FromFlags struct{ From, Else string }
 
 // Add gives the command the flags. Their help begins with the text with.
