@@ -75,7 +75,7 @@ fi
 
 // sweepScript removes part files of uploads to $t that were cut: of an older fence, whose worker
 // the host refuses from now on, and of another queue after a day without a byte. It starts a
-// program only if there is one. A folder of takePrivate that is left has the part or its copy in it.
+// program only if there is one. A folder that takePrivate left has the part or its copy in it.
 func sweepScript(fence Fence, host string) string {
 	if fence.Queue == "" {
 		return ""
