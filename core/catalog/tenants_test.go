@@ -14,7 +14,7 @@ import (
 
 // A schedule of one tenant launches no playbook that another tenant has since: neither its steps
 // nor its secrets are that schedule's. Control: the same schedule before the edit, and after it is
-// taken back.
+// undone.
 func TestASchedulesPlaybookStaysItsTenants(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
@@ -54,8 +54,8 @@ func TestASchedulesPlaybookStaysItsTenants(t *testing.T) {
 	})
 }
 
-// What was pinned reaches no host that another tenant has since. Control: before that, it does.
-func TestWhatIsPinnedLeavesHostsOfOtherTenantsOut(t *testing.T) {
+// A pinned launch reaches no host that another tenant has since. Control: before that, it does.
+func TestAPinnedLaunchLeavesHostsOfOtherTenantsOut(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
 		defer stop()

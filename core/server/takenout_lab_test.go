@@ -24,7 +24,7 @@ type attack struct {
 // tenants out is not here: the targets of the playbook also do so.
 var takenOut = []struct {
 	room    string
-	guards  [][3]string // the file, the guard, and what stands in its place
+	guards  [][3]string // the file, the guard, and its replacement
 	attacks []attack
 }{
 	{"core/server", [][3]string{
