@@ -77,6 +77,9 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger) (n ledger.NewR
 	if err != nil {
 		return n, err
 	}
+	if prepared.Run.Tenant != f.Schedule.Tenant { // since an edit of the project
+		return n, fmt.Errorf("schedule %s: playbook %q is not of the schedule's tenant %q any more: make a schedule of another playbook: %w", f.Schedule, p.Playbook, f.Schedule.Tenant, core.ErrInvalid)
+	}
 	span.SetAttributes(telemetry.AttributeTenant.String(prepared.Run.Tenant))
 	for _, u := range prepared.NoWindow {
 		c.cfg.Log.Warn("a host is left out of a scheduled run", "run", f.RunID, "host", u.Host, "window_set", u.Set, "reason", u.Reason)

@@ -93,7 +93,8 @@ func (c *Catalog) keepPin(ctx context.Context, d ledger.Document) error {
 	return err
 }
 
-// unpinned returns now and the playbook as a schedule has pinned them, and the hosts to take.
+// unpinned returns now and the playbook as a schedule has pinned them, and the hosts to take. Hosts
+// that belong to another tenant since are not among them.
 func (c *Catalog) unpinned(ctx context.Context, now Current, p payload, id schedule.ID) (Current, *playbooks.Playbook, func(core.Host) bool, error) {
 	fail := func(err error) (Current, *playbooks.Playbook, func(core.Host) bool, error) {
 		return now, nil, nil, fmt.Errorf("read what schedule %s has pinned: %w", id, err)
@@ -113,11 +114,17 @@ func (c *Catalog) unpinned(ctx context.Context, now Current, p payload, id sched
 	if err != nil {
 		return fail(fmt.Errorf("%w: %w", core.ErrInvalid, err))
 	}
-	set, inv := *now.Set, inventory.Inventory{Hosts: make([]core.Host, len(kept.Hosts))}
-	for i, data := range kept.Hosts {
-		if inv.Hosts[i], err = snapshot.DecodeHost(data); err != nil {
+	set, inv := *now.Set, inventory.Inventory{}
+	for _, data := range kept.Hosts {
+		h, err := snapshot.DecodeHost(data)
+		if err != nil {
 			return fail(err)
 		}
+		if today, ok := now.Set.Inventory.Host(h.Name); ok && today.Customer != h.Customer {
+			c.cfg.Log.Warn("a host is left out of a pinned launch, because it now belongs to another tenant", "schedule", id, "host", h.Name)
+			continue
+		}
+		inv.Hosts = append(inv.Hosts, h)
 	}
 	chosen := make(map[string]bool, len(kept.Chosen))
 	for _, name := range kept.Chosen {
