@@ -51,14 +51,15 @@ fi
 `
 
 // leaveFolder removes what is left of the upload, also if a signal ends the script: it ignores a
-// second one, and so do its programs. The signal may come between the steps of takePrivate.
+// second one, and so do its programs. The signal may come between the steps of takePrivate. PIPE
+// comes if nobody reads the output any more and the shell reports that a program was terminated.
 const leaveFolder = `leave() {
-trap '' HUP INT TERM
+trap '' HUP INT TERM PIPE
 rm -f -- "./$b" "./$b.old" "$up/$b"
 [ -z "$w" ] || { [ "${PWD##*/}" != "$w" ] || cd -P ..; rm -f -- "./$b"; rmdir -- "./$w" 2>/dev/null; }
 }
 refuse() { echo "$1" >&2; leave; exit 73; }
-trap 'leave; exit 1' HUP INT TERM
+trap 'leave; exit 1' HUP INT TERM PIPE
 `
 
 // keptMode sets m to the mode of the file that the part replaces: stat is GNU's or busybox's, then
