@@ -108,6 +108,9 @@ done
 func finishScript(part, host string, put Put, check string, early bool) string {
 	var b strings.Builder
 	b.WriteString(sumFunction)
+	if put.Validate != "" {
+		fmt.Fprintf(&b, "v=%s\n%s", quote(shell.ValidateCommand(put.Validate)), shell.Valid)
+	}
 	if check != "" {
 		fmt.Fprintf(&b, "command -v sha256sum >/dev/null 2>&1 || command -v shasum >/dev/null 2>&1 || command -v openssl >/dev/null 2>&1 || exit %d\n", exitNoTool)
 	}
@@ -126,8 +129,11 @@ func finishScript(part, host string, put Put, check string, early bool) string {
 		fmt.Fprintf(&b, "m=%04o\n", put.Mode)
 	}
 	b.WriteString("e=$(chmod \"$m\" \"./$b\" 2>&1) || refuse \"$e\"\n")
+	if put.Validate != "" { // before the hash, which shows that the command changed nothing
+		b.WriteString("valid \"$b\" || refuse \"$why\"\n")
+	}
 	if check != "" {
-		if early {
+		if early && put.Validate == "" {
 			b.WriteString("[ -n \"$safe\" ] || ")
 		}
 		fmt.Fprintf(&b, "{ s=$(sum \"./$b\") || refuse \"its hash cannot be computed\"\n[ \"${s%%%% *}\" = %s ] || { leave; exit 72; }; }\n", check)
