@@ -5,9 +5,11 @@ package plugins_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +38,7 @@ func everydaySteps() []everyday {
 	}
 	edit := "rm -rf /srv/e; mkdir /srv/e; printf 'a\nport 1\n' >/srv/e/f; chown 33:34 /srv/e/f; chmod 640 /srv/e/f"
 	return []everyday{
-		{"file", "rm -rf /srv/e; mkdir /srv/e", sdk.With{"path": "/srv/e/f", "content": "port 80\n", "mode": "0640"}, one("/srv/e/f"), "/srv/e"},
+		{"file", "rm -rf /srv/e; mkdir /srv/e", sdk.With{"path": "/srv/e/f", "content": "port 80\n", "mode": "0640", "validate": "grep -q ^port %s"}, one("/srv/e/f"), "/srv/e"},
 		{"file", edit, sdk.With{"path": "/srv/e/f", "template": "f.tmpl", "vars": sdk.With{"port": 80}, "owner": "root:root"}, one("/srv/e/f"), "/srv/e"},
 		{"file", "rm -rf /srv/e; mkdir /srv/e", sdk.With{"path": "/srv/e/d/e", "state": "directory", "mode": "0750"}, "ls -lR /srv/e | grep ^d | cut -c 1-10", ""},
 		{"file", "rm -rf /srv/e; mkdir /srv/e", sdk.With{"path": "/srv/e/l", "state": "link", "target": "x"}, "readlink /srv/e/l; ls -A /srv/e", ""},
@@ -63,8 +65,8 @@ const elsewhereProven = "command script http fetch facts assert wait reboot conf
 // Every everyday job type over a real OpenSSH, as the worker calls it. Check mode changes nothing
 // and has the outcome of the run. A second run is unchanged, in one round trip. A login with sudo
 // gets the same state in as many round trips. On a full disk the step fails, and with room a retry
-// finishes it, as it does after its worker was killed before a call of the host, 20 ms after one
-// began, or after the last. Control: a job type without a row fails the test.
+// finishes it, as it does after its worker was killed before a call of the host, while the host was
+// at work, or after the last call. Control: a job type without a row fails the test.
 func TestLabEverydayJobTypes(t *testing.T) {
 	t.Parallel()
 	for _, pkg := range []string{"git", "sudo", "dpkg-scanpackages"} {
@@ -99,7 +101,8 @@ type everydayLab struct {
 	supervisor *host.Supervisor
 	key, files string
 	root, ops  core.Host
-	fence      uint64 // of the last call
+	gated      core.Host // root, whose programs begin by gate
+	fence      uint64    // of the last call
 }
 
 func newEverydayLab(t *testing.T) *everydayLab {
@@ -124,7 +127,12 @@ git init -q /srv/up; cd /srv/up; echo one >f; git add f; git commit -qm one; git
 			t.Fatal(err)
 		}
 	}
+	lab(t, l.m, "cat >/opt/gate.sh <<'END'\n"+gate+`END
+chmod 755 /opt/gate.sh; mkdir /opt/gate; mkfifo -m 666 /opt/held /opt/release
+for p in /usr/sbin/* /usr/bin/*; do ln -sf /opt/gate.sh "/opt/gate/${p##*/}"; done`)
 	s := servers.StartSSHD(t, servers.Inside(0, l.m.Server()...), servers.SSHDConfig("AuthorizedKeysFile /opt/lab_keys"))
+	gated := servers.StartSSHD(t, servers.Inside(0, l.m.Server()...), servers.SSHDConfig("AuthorizedKeysFile /opt/lab_keys", "SetEnv PATH=/opt/gate:/usr/sbin:/usr/bin:/sbin:/bin"))
+	l.gated = gated.Host("m1")
 	l.server, l.supervisor, l.root = s, supervised(t, key), s.Host("m1")
 	l.ops = l.root
 	l.ops.SSH.User = "ops"
@@ -191,49 +199,138 @@ func (l *everydayLab) prove(t *testing.T, s everyday) {
 	if again, n := l.call(t, s, false, true); !good(again) || again.Changed || n != least {
 		t.Errorf("the second run with sudo: %+v in %d round trips, as root %d", again, n, least)
 	}
+	l.refused(t, s, state)
 	l.killed(t, s, want, state)
+	l.killedAtWork(t, s, want, state)
 	if s.disk != "" {
 		l.full(t, s, want, state)
 	}
 }
 
-// killed kills the worker before the call, before each of its calls of the host and after the last,
-// and again 20 ms after each call began, if the worker still works then.
+// refused runs a step that has a validate command with one that refuses the new file.
+func (l *everydayLab) refused(t *testing.T, s everyday, state func() string) {
+	t.Helper()
+	if s.with["validate"] == nil {
+		return
+	}
+	s.with = maps.Clone(s.with)
+	s.with["validate"] = "echo line 7 is wrong; false %s"
+	for _, become := range []bool{false, true} {
+		lab(t, l.m, s.before)
+		was := state()
+		if got, _ := l.call(t, s, false, become); !got.Failed || !strings.Contains(got.Reason, "line 7 is wrong") || state() != was {
+			t.Errorf("refused by validate, become: %t: %+v, and %q became %q", become, got, was, state())
+		}
+	}
+}
+
+// killed kills the worker before the call, before each of its calls of the host and after the last.
 func (l *everydayLab) killed(t *testing.T, s everyday, want string, state func() string) {
 	t.Helper()
 	raw, err := json.Marshal(s.with)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, after := range []time.Duration{0, 20 * time.Millisecond} {
-		var last host.Outcome
-		trips := 0
-		for at := 1; ; at++ {
-			lab(t, l.m, s.before)
-			w := startWorker(t, labOrder{Type: s.uses, Key: l.key, Host: l.root, Params: raw, Files: l.files, Fence: l.next(), KillCall: at, KillAfter: after})
-			if err := w.cmd.Wait(); err == nil { // it has ended before
-				if after == 0 && (at < 4 || last.Changed || trips != 1) {
-					t.Errorf("killed after the last of %d calls: %+v in %d round trips: %s", at-1, last, trips, w.out.String())
-				}
-				break
+	var last host.Outcome
+	trips := 0
+	for at := 1; ; at++ {
+		lab(t, l.m, s.before)
+		w := startWorker(t, labOrder{Type: s.uses, Key: l.key, Host: l.root, Params: raw, Files: l.files, Fence: l.next(), KillCall: at})
+		if err := w.cmd.Wait(); err == nil { // it has ended before
+			if at < 4 || last.Changed || trips != 1 {
+				t.Errorf("killed after the last of %d calls: %+v in %d round trips: %s", at-1, last, trips, w.out.String())
 			}
-			last, trips = l.call(t, s, false, false)
-			now := state()
-			if after > 0 {
-				now = litter.ReplaceAllString(now, "")
-			}
-			if !good(last) || now != want {
-				t.Errorf("killed %v after the beginning of call %d: %+v, then %q, expected %q", after, at, last, now, want)
-			}
+			break
+		}
+		last, trips = l.call(t, s, false, false)
+		if now := state(); !good(last) || now != want {
+			t.Errorf("killed before call %d: %+v, then %q, expected %q", at, last, now, want)
 		}
 	}
-	lab(t, l.m, "find /etc /srv /home -name '.turnus-??????????????????????????' -prune -exec rm -rf {} +")
 }
 
-// litter matches the remains of work that was cut: the part file of an upload, a folder beside a
-// file if the shell was killed, and locks of useradd. The next useradd ignores them, because their
-// process has ended.
-var litter = regexp.MustCompile(`\n([^\n/]+\.part\.[0-9a-f]{12}|\.turnus-[a-z2-7]{26}|/etc/[a-z]+\.lock)\b`)
+// gate begins each program of a command. While /opt/at exists it counts them: the program of that
+// number says that it is held, and begins no more. One that ignores SIGTERM, as all that a trap
+// starts, would be held until the host kills it: it is not counted.
+const gate = `#!/bin/sh
+while read -r key ignored; do [ $key != SigIgn: ] || break; done </proc/$$/status
+case $ignored in *[4567cdef]???) ignores=1 ;; *) ignores= ;; esac
+if [ -z "$ignores" ] && read -r at 2>/dev/null </opt/at; then
+  n=1
+  while ! /usr/bin/mkdir "/opt/turn/$n" 2>/dev/null; do n=$((n + 1)); done
+  if [ "$n" = "$at" ]; then
+    echo "$$ ${0##*/} $*" >/opt/held
+    read -r never </opt/release
+  fi
+fi
+for d in /usr/sbin /usr/bin; do [ ! -x "$d/${0##*/}" ] || exec "$d/${0##*/}" "$@"; done
+exit 127
+`
+
+// killedAtWork kills the worker while a program of its commands is held on the host: up to four of
+// them, spread over all. What they were about is half done then, and the host still works on it.
+func (l *everydayLab) killedAtWork(t *testing.T, s everyday, want string, state func() string) {
+	t.Helper()
+	raw, err := json.Marshal(s.with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(at int) *labWorker {
+		lab(t, l.m, s.before+fmt.Sprintf("\nrm -rf /run/turnus /opt/turn; mkdir -m 700 /run/turnus; mkdir -m 777 /opt/turn; echo %d >/opt/at", at))
+		return startWorker(t, labOrder{Type: s.uses, Key: l.key, Host: l.gated, Params: raw, Files: l.files, Fence: l.next()})
+	}
+	w := start(0)
+	err = w.cmd.Wait()
+	programs, notANumber := strconv.Atoi(lab(t, l.m, "rm /opt/at; ls /opt/turn | wc -l"))
+	if err != nil || notANumber != nil || programs == 0 || state() != want {
+		t.Fatalf("its commands start %d programs, so that none is killed at work: %v, %v: %s", programs, err, notANumber, w.out.String())
+	}
+	for part := range min(4, programs) {
+		at := programs * (part + 1) / min(4, programs)
+		held := l.held(t, start(at))
+		lab(t, l.m, "rm /opt/at")
+		if held == "" {
+			t.Errorf("program %d of %d was not held: nobody was killed at work", at, programs)
+			continue
+		}
+		last, _ := l.call(t, s, false, false)
+		if now := state(); !good(last) || now != want {
+			t.Errorf("killed at program %d of %d, %s: %+v, then %q, expected %q", at, programs, held, last, now, want)
+		}
+		if pid, _, _ := strings.Cut(held, " "); lab(t, l.m, "kill -0 "+pid+" 2>/dev/null && echo lives; true") != "" {
+			t.Errorf("killed at program %d of %d: %s outlives the next lease", at, programs, held)
+		}
+	}
+}
+
+// held waits until a program is held, and then kills the worker. It returns the program, "" if the
+// worker ended before.
+func (l *everydayLab) held(t *testing.T, w *labWorker) string {
+	t.Helper()
+	fifo := l.m.Path("/opt/held")
+	said, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		text, err := os.ReadFile(fifo)
+		if err != nil {
+			t.Error(err)
+		}
+		said <- strings.TrimSpace(string(text))
+	}()
+	go func() { ended <- w.cmd.Wait() }()
+	select {
+	case program := <-said:
+		w.end()
+		<-ended
+		return program
+	case err := <-ended:
+		t.Logf("the worker: %v: %s", err, w.out.String())
+		if err := os.WriteFile(fifo, nil, 0o600); err != nil { // the reader waits for a writer
+			t.Fatal(err)
+		}
+		<-said
+		return ""
+	}
+}
 
 // full runs the step where its folder has no byte left, and again with room.
 func (l *everydayLab) full(t *testing.T, s everyday, want string, state func() string) {

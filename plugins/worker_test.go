@@ -30,8 +30,8 @@ type labOrder struct {
 
 	KillAt    string        // the worker kills itself when a checkpoint's state holds this text
 	KillAfter time.Duration // so long afterwards
-	// KillCall kills it before this call of the job type or of the host, from 1. With KillAfter that
-	// is so long after the call began. One more than there are calls kills it after the last one.
+	// KillCall kills it before this call of the job type or of the host, from 1. One more than there
+	// are calls kills it after the last one.
 	KillCall int
 }
 
@@ -67,11 +67,7 @@ func work(order labOrder) error {
 	}
 	if order.KillCall > 0 {
 		call.Live = func() error {
-			order.KillCall--
-			switch {
-			case order.KillCall == 0 && order.KillAfter > 0:
-				time.AfterFunc(order.KillAfter, func() { _ = killSelf() })
-			case order.KillCall == 0:
+			if order.KillCall--; order.KillCall == 0 {
 				return killSelf()
 			}
 			return nil
@@ -83,7 +79,7 @@ func work(order labOrder) error {
 		}
 	}
 	got, err := supervisor.Run(ctx, call)
-	if order.KillCall == 1 && order.KillAfter == 0 { // after its last call, before anybody has its outcome
+	if order.KillCall == 1 { // after its last call, before anybody has its outcome
 		return killSelf()
 	}
 	for err == nil && got.Suspended {
@@ -166,9 +162,14 @@ func startWorker(t *testing.T, o labOrder) *labWorker {
 
 // kill ends the worker and its plugin immediately, as a power cut does. Safe to call twice.
 func (w *labWorker) kill() {
-	if w.cmd.ProcessState != nil {
-		return
+	if w.cmd.ProcessState == nil {
+		w.end()
+		_ = w.cmd.Wait()
 	}
+}
+
+// end is kill for a caller that waits for the worker itself.
+func (w *labWorker) end() {
 	pid := w.cmd.Process.Pid
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	_ = w.cmd.Process.Kill()
@@ -178,7 +179,6 @@ func (w *labWorker) kill() {
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
 	}
-	_ = w.cmd.Wait()
 }
 
 // waitFor polls a condition; false when ctx ends before it is true.

@@ -29,14 +29,16 @@ const maxSize int64 = 1 << 62
 
 // Put defines where and how to write a file.
 type Put struct {
-	Path   string      // absolute; a symbolic link there is replaced, not followed
-	Mode   uint32      // permission bits; 0 keeps those of the file there, and means 0644 for a new one
-	Owner  string      // user[:group]; "" leaves it
-	Size   int64       // -1: unknown
-	SHA256 string      // hex; "" takes what was read
-	Backup string      // suffix of a copy of the old file; "" keeps none
-	Fence  Fence       // of the lease that the file belongs to: the host compares it before anything is replaced
-	Become core.Become // writes the file as another user
+	Path   string // absolute; a symbolic link there is replaced, not followed
+	Mode   uint32 // permission bits; 0 keeps those of the file there, and means 0644 for a new one
+	Owner  string // user[:group]; "" leaves it
+	Size   int64  // -1: unknown
+	SHA256 string // hex; "" takes what was read
+	Backup string // suffix of a copy of the old file; "" keeps none
+	// Validate is a command that checks the new file before it replaces the old one; %s is its path.
+	Validate string
+	Fence    Fence       // of the lease that the file belongs to: the host compares it before anything is replaced
+	Become   core.Become // writes the file as another user
 }
 
 // Written is the result of Put.
@@ -107,6 +109,9 @@ func (p *Put) check() error {
 	}
 	if strings.ContainsAny(p.Backup, "/\x00\n") {
 		return fmt.Errorf("backup suffix %q: expected no slash", p.Backup)
+	}
+	if strings.ContainsAny(p.Validate, "\x00\r\n") {
+		return fmt.Errorf("validate command %q: expected one line", p.Validate)
 	}
 	if strings.ContainsAny(p.Owner, "\x00\n ") || strings.HasPrefix(p.Owner, "-") {
 		return fmt.Errorf("owner %q: expected user or user:group", p.Owner)
@@ -331,6 +336,9 @@ func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 	case !plain && errors.Is(err, errNoShell):
 		if err := u.readBack(ctx, w.SHA256, false); err != nil {
 			return err
+		}
+		if u.put.Validate != "" {
+			return u.fail("give the login a shell, or leave validate out", errors.New("the validate command needs a shell on the host: nothing was replaced"))
 		}
 		return u.finishSFTP(ctx)
 	}

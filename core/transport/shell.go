@@ -51,14 +51,15 @@ fi
 `
 
 // leaveFolder removes the rest of the upload, also if a signal ends the script: it ignores a second
-// one, and so do its programs. The signal may come between the steps of takePrivate.
+// one, and so do its programs. The signal may come between the steps of takePrivate. PIPE comes if
+// nobody reads the output any more and the shell reports that a program was terminated.
 const leaveFolder = `leave() {
-trap '' HUP INT TERM
+trap '' HUP INT TERM PIPE
 rm -f -- "./$b" "./$b.old" "$up/$b"
 [ -z "$w" ] || { [ "${PWD##*/}" != "$w" ] || cd -P ..; rm -f -- "./$b"; rmdir -- "./$w" 2>/dev/null; }
 }
 refuse() { echo "$1" >&2; leave; exit 73; }
-trap 'leave; exit 1' HUP INT TERM
+trap 'leave; exit 1' HUP INT TERM PIPE
 `
 
 // keptMode sets m to the mode of the file that the part replaces: stat is GNU's or busybox's, then
@@ -107,6 +108,9 @@ done
 func finishScript(part, host string, put Put, check string, early bool) string {
 	var b strings.Builder
 	b.WriteString(sumFunction)
+	if put.Validate != "" {
+		fmt.Fprintf(&b, "v=%s\n%s", quote(shell.ValidateCommand(put.Validate)), shell.Valid)
+	}
 	if check != "" {
 		fmt.Fprintf(&b, "command -v sha256sum >/dev/null 2>&1 || command -v shasum >/dev/null 2>&1 || command -v openssl >/dev/null 2>&1 || exit %d\n", exitNoTool)
 	}
@@ -125,8 +129,11 @@ func finishScript(part, host string, put Put, check string, early bool) string {
 		fmt.Fprintf(&b, "m=%04o\n", put.Mode)
 	}
 	b.WriteString("e=$(chmod \"$m\" \"./$b\" 2>&1) || refuse \"$e\"\n")
+	if put.Validate != "" { // before the hash, which shows that the command changed nothing
+		b.WriteString("valid \"$b\" || refuse \"$why\"\n")
+	}
 	if check != "" {
-		if early {
+		if early && put.Validate == "" {
 			b.WriteString("[ -n \"$safe\" ] || ")
 		}
 		fmt.Fprintf(&b, "{ s=$(sum \"./$b\") || refuse \"its hash cannot be computed\"\n[ \"${s%%%% *}\" = %s ] || { leave; exit 72; }; }\n", check)

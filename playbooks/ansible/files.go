@@ -165,10 +165,7 @@ func (t *draft) written() *doubt {
 			return doubtf("%s: %t has no equivalent", one.name, v)
 		}
 	}
-	if t.args.node("validate") != nil {
-		return doubtf("validate has no equivalent").hint("a handler that checks the file before the one that reloads")
-	}
-	return cmpDoubt(t.attributes(), t.noEnvironment())
+	return cmpDoubt(t.validated(), cmpDoubt(t.attributes(), t.noEnvironment()))
 }
 
 // templateFile translates a template without logic into the content of a step.

@@ -47,7 +47,7 @@ own() { set -- $(ls -ldn .); case $1 in drwx------* | drwx--S---*) [ -O . ] ;; *
 trusted() { set -- $(ls -ldn .); [ "$3" = 0 ] || [ -O . ] && case $1 in d????w*|d???????w*) false ;; esac; }
 moved() { for m in -fT -fh; do mv $m "$1" "$2" 2>/dev/null && return; done; false; }
 clear() {
-  trap '' HUP INT TERM
+  trap '' HUP INT TERM PIPE
   [ "${PWD##*/}" != "$w" ] || { rm -f ./x; cd -P ..; }
   rmdir "./$w" 2>/dev/null
   cd -P "$base" && is "$base" || return
@@ -60,7 +60,7 @@ from=$base/$s
 trusted || { from=/proc/self/fd/9 && [ -d /proc/self/fd ]; } || fail "others may write to $base: run the step as the user of the folder, with become: {user: NAME}"
 clear
 trap clear EXIT
-trap 'exit 1' HUP INT TERM
+trap 'exit 1' HUP INT TERM PIPE
 (umask 077; mkdir "./$s") && cd -P "./$s" && is "$base/$s" && own || exit 1
 tar -xpof - && [ -f ./ops ] || fail "the files did not arrive whole, nothing was replaced: the disk may be full"
 exec 8<./ops 9<.

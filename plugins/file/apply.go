@@ -54,7 +54,7 @@ func regular(ctx context.Context, r *runOf, now entry) error {
 	if r.Check {
 		return nil
 	}
-	file := sdk.PutFile{Path: p.Path, Mode: after.mode, Owner: inherited(p, now), Backup: p.Backup}
+	file := sdk.PutFile{Path: p.Path, Mode: after.mode, Owner: inherited(p, now), Backup: p.Backup, Validate: p.Checker}
 	if now.kind != "file" {
 		file.Backup = ""
 	}

@@ -26,6 +26,7 @@ type Params struct {
 	Mode     string         `json:"mode,omitempty" turnus:"pattern=^0?[0-7]{3,4}$" jsonschema:"permission bits, as quoted octal text such as \"0644\"; by default those of the old file, or 0644 (0755 for a directory)"`
 	Owner    string         `json:"owner,omitempty" turnus:"pattern=^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)?$" jsonschema:"user or user:group, names or numbers; by default those of the old file"`
 	Backup   string         `json:"backup,omitempty" turnus:"pattern=^[A-Za-z0-9._~-]+$" jsonschema:"suffix; the old file is kept under it"`
+	Checker  string         `json:"validate,omitempty" turnus:"pattern=^[^\\r\\n]*%s[^\\r\\n]*$" jsonschema:"command that checks the new file before it takes the place of the old one, such as visudo -cf %s; %s is the path of the new file"`
 	Recurse  bool           `json:"recurse,omitempty" jsonschema:"with state absent: remove a directory and all in it"`
 }
 
@@ -57,6 +58,9 @@ func (p *Params) Validate() error {
 	}
 	if p.State == "link" && p.Mode != "" {
 		blame("/mode", "a link has no mode of its own")
+	}
+	if p.Checker != "" && sources == 0 {
+		blame("/validate", "validate goes with content, template or source")
 	}
 	if p.Vars != nil && p.Template == "" {
 		blame("/vars", "vars go with template")
@@ -109,6 +113,9 @@ content by SHA-256, then mode and owner.
 
 A file is written beside its path, verified by its hash on the host, and renamed. So readers never
 see a part of it, and a link at the path is replaced, not followed. ` + "`backup`" + ` keeps the old file.
+A new file that the command of ` + "`validate`" + ` refuses fails the step, and the old file stays. Check
+mode does not run the command.
+
 Without a parameter, mode, owner and group stay those of the old file. The folder may belong to
 another user: links and files that this user puts there are not followed. Nor is a link of another
 user on the way to it, unless it leads to a folder of its own owner.

@@ -49,7 +49,7 @@ func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.P
 		}
 		put := transport.Put{
 			Path: start.GetPath(), Mode: start.GetMode(), Owner: start.GetOwner(),
-			Size: start.GetSize(), SHA256: start.GetSha256(), Backup: start.GetBackup(), Fence: l.fence(), Become: l.call.Become,
+			Size: start.GetSize(), SHA256: start.GetSha256(), Backup: start.GetBackup(), Validate: start.GetValidate(), Fence: l.fence(), Become: l.call.Become,
 		}
 		var data io.Reader = &recvReader{next: func() ([]byte, error) {
 			m, err := stream.Recv()

@@ -78,9 +78,10 @@ func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(tex
 // replaceTextScript works in a folder of its own beside the file, which only this login can enter:
 // the folder around it may belong to a user who exchanges files for links. The copy that gives mode
 // and owner is compared with the old hash. A signal ends the script at any moment: leave ignores a
-// second one, and so do its programs, so the folder goes.
+// second one, and so do its programs, so the folder goes. A worker that was killed reads no output:
+// PIPE comes as soon as the shell reports that a program was terminated.
 const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Valid + `t=${p##*/} up=.
-leave() { trap '' HUP INT TERM; [ $up = . ] || { rm -f ./x; cd ..; }; rmdir "./$w" 2>/dev/null; }
+leave() { trap '' HUP INT TERM PIPE; [ $up = . ] || { rm -f ./x; cd ..; }; rmdir "./$w" 2>/dev/null; }
 fail() { echo "$1" >&2; exit 1; }
 sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; elif command -v shasum >/dev/null 2>&1; then shasum -a 256; else openssl dgst -sha256 -r; fi; }
 is() { s=$(sum <"$2") && [ "${s%% *}" = "$1" ]; }
@@ -92,7 +93,7 @@ checked() {
 }
 changed="another writer changed the file since it was read: nothing was written; run the step again"
 enter "${p%/*}/" || exit 1
-trap leave EXIT; trap 'exit 1' HUP INT TERM
+trap leave EXIT; trap 'exit 1' HUP INT TERM PIPE
 (umask 077; mkdir "./$w") && cd -P "./$w" || fail "cannot write to the folder of the file"
 up=..
 [ -O . ] || { up=.; fail "its folder was replaced by another user"; }

@@ -2,7 +2,9 @@ package sdk_test
 
 import (
 	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -164,11 +166,34 @@ func TestLacks(t *testing.T) {
 	}
 }
 
+// unread runs a command here whose standard error nobody reads, as after the death of a worker.
+func unread(ctx context.Context, c plugintest.Call) plugintest.Reply {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return plugintest.Reply{Err: err}
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Command)
+	cmd.Stdin, cmd.Stderr = strings.NewReader(c.Stdin), w
+	_ = r.Close()
+	out, err := cmd.Output()
+	_ = w.Close()
+	return plugintest.Reply{Stdout: string(out), Code: cmd.ProcessState.ExitCode(), Err: second(err)}
+}
+
+// second passes an error on unless it is of a command that ended.
+func second(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil
+	}
+	return err
+}
+
 // A signal to the script and its program, as of a host that ends what a killed worker left running,
 // leaves no folder behind: neither while the folder is made, nor while it is removed.
 func TestReplaceTextLeavesNothingAfterASignal(t *testing.T) {
 	path := os.Getenv("PATH")
-	for program, want := range map[string]string{"mkdir": "a", "rm": "a!"} {
+	for program, want := range map[string]string{"mkdir": "a", "cat": "a", "rm": "a!"} {
 		bin, dir := t.TempDir(), t.TempDir()
 		file := filepath.Join(dir, "f")
 		text := "#!/bin/sh\n/bin/mkdir \"$@\"\nkill -TERM $PPID $$\n"
@@ -184,8 +209,14 @@ func TestReplaceTextLeavesNothingAfterASignal(t *testing.T) {
 			}
 		}
 		t.Setenv("PATH", bin+":"+path)
+		if program == "cat" { // the query also starts one
+			script := strings.Replace(text, "/bin/mkdir \"$@\"\n", "[ $# = 0 ] || exec /bin/cat \"$@\"\n", 1)
+			if err := os.WriteFile(filepath.Join(bin, program), []byte(script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
 		kit := plugintest.New(t, shout(func() {}))
-		kit.Host("r1").Local()
+		kit.Host("r1").Handle(unread)
 		got := kit.Run(sdk.With{"path": file})
 		names, err := os.ReadDir(dir)
 		if err != nil || len(names) != 1 {

@@ -24,6 +24,9 @@ type PutFile struct {
 	Size   int64  // 0: unknown
 	Backup string // suffix; the old file is kept under Path+Backup
 	Rate   int64  // most bytes a second, 0 for any; the worker also limits all uploads together
+	// Validate is a command that checks the new file before it replaces the old one; %s is its path.
+	// "" is none. A worker older than it ignores it.
+	Validate string
 }
 
 // Written is the result of a transfer.
@@ -53,7 +56,7 @@ func (h *Host) put(ctx context.Context, f PutFile, artifact string, data io.Read
 	}
 	err := stream.Send(&wire.PutRequest{Message: &wire.PutRequest_Start{Start: &wire.PutStart{
 		Host: h.Name, Path: f.Path, Mode: f.Mode, Owner: f.Owner, Size: size,
-		Sha256: f.SHA256, Artifact: artifact, Backup: f.Backup, Rate: f.Rate,
+		Sha256: f.SHA256, Artifact: artifact, Backup: f.Backup, Rate: f.Rate, Validate: f.Validate,
 	}}})
 	if err == nil && data != nil {
 		err = sendChunks(data, func(b []byte) error {

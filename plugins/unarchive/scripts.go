@@ -50,13 +50,13 @@ refuse() { echo "$1" >&2; exit 65; }
 fail() { echo "$1" >&2; exit 1; }
 back=
 leave() {
-  trap '' HUP INT TERM
+  trap '' HUP INT TERM PIPE
   cd /
   if [ "$back" ]; then if [ -e "$p" ]; then rm -rf "$o"; else mv "$o" "$p"; fi; fi
   rm -rf "$n"
 }
 trap leave EXIT
-trap 'exit 1' HUP INT TERM
+trap 'exit 1' HUP INT TERM PIPE
 rm -rf "$n" || exit 1
 if [ "$done" = true ]; then rm -rf "$o"; exit; fi
 mkdir -p "${p%/*}/" && (umask 077; mkdir "$n") && mkdir "$n/x" || exit 1
@@ -103,6 +103,6 @@ fi
 [ -z "$owner" ] || chown -R -h "$owner" "$x" || exit 1
 if [ -d "$p" ]; then back=1; mv "$p" "$o" || exit 1; fi
 mv "$x" "$p" || exit 1
-trap '' HUP INT TERM
+trap '' HUP INT TERM PIPE
 rm -rf "$o"
 `

@@ -2519,13 +2519,14 @@ type PutStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Mode          uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`        // permission bits; 0: those of the file there, 0644 for a new one
-	Owner         string                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`       // user[:group], empty: unchanged
-	Size          int64                  `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`        // -1: unknown
-	Sha256        string                 `protobuf:"bytes,6,opt,name=sha256,proto3" json:"sha256,omitempty"`     // hex; verified on the host when given
-	Artifact      string                 `protobuf:"bytes,7,opt,name=artifact,proto3" json:"artifact,omitempty"` // instead of data: a file of the worker, by digest or by playbook-relative path
-	Backup        string                 `protobuf:"bytes,8,opt,name=backup,proto3" json:"backup,omitempty"`     // suffix; the old file is kept under PATH+backup
-	Rate          int64                  `protobuf:"varint,9,opt,name=rate,proto3" json:"rate,omitempty"`        // most bytes a second; 0: what the worker's own bound leaves
+	Mode          uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`         // permission bits; 0: those of the file there, 0644 for a new one
+	Owner         string                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`        // user[:group], empty: unchanged
+	Size          int64                  `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`         // -1: unknown
+	Sha256        string                 `protobuf:"bytes,6,opt,name=sha256,proto3" json:"sha256,omitempty"`      // hex; verified on the host when given
+	Artifact      string                 `protobuf:"bytes,7,opt,name=artifact,proto3" json:"artifact,omitempty"`  // instead of data: a file of the worker, by digest or by playbook-relative path
+	Backup        string                 `protobuf:"bytes,8,opt,name=backup,proto3" json:"backup,omitempty"`      // suffix; the old file is kept under PATH+backup
+	Rate          int64                  `protobuf:"varint,9,opt,name=rate,proto3" json:"rate,omitempty"`         // most bytes a second; 0: what the worker's own bound leaves
+	Validate      string                 `protobuf:"bytes,10,opt,name=validate,proto3" json:"validate,omitempty"` // command that checks the new file before it replaces the old one, %s is its path; an older worker ignores it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2621,6 +2622,13 @@ func (x *PutStart) GetRate() int64 {
 		return x.Rate
 	}
 	return 0
+}
+
+func (x *PutStart) GetValidate() string {
+	if x != nil {
+		return x.Validate
+	}
+	return ""
 }
 
 type PutRequest struct {
@@ -4250,7 +4258,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\x04exit\x18\x01 \x01(\v2\x16.turnus.plugin.v1.ExitR\x04exit\x12\x16\n" +
 	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12\x1c\n" +
-	"\ttruncated\x18\x04 \x01(\bR\ttruncated\"\xd0\x01\n" +
+	"\ttruncated\x18\x04 \x01(\bR\ttruncated\"\xec\x01\n" +
 	"\bPutStart\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
@@ -4260,7 +4268,9 @@ const file_plugin_proto_rawDesc = "" +
 	"\x06sha256\x18\x06 \x01(\tR\x06sha256\x12\x1a\n" +
 	"\bartifact\x18\a \x01(\tR\bartifact\x12\x16\n" +
 	"\x06backup\x18\b \x01(\tR\x06backup\x12\x12\n" +
-	"\x04rate\x18\t \x01(\x03R\x04rate\"a\n" +
+	"\x04rate\x18\t \x01(\x03R\x04rate\x12\x1a\n" +
+	"\bvalidate\x18\n" +
+	" \x01(\tR\bvalidate\"a\n" +
 	"\n" +
 	"PutRequest\x122\n" +
 	"\x05start\x18\x01 \x01(\v2\x1a.turnus.plugin.v1.PutStartH\x00R\x05start\x12\x14\n" +

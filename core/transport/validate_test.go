@@ -1,0 +1,76 @@
+package transport
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core/testparts/servers"
+	"github.com/turnus/turnus/core/transport/fleet"
+)
+
+// A command checks the new file, which has its mode, before it replaces the old one. If it refuses,
+// the old file stays, and no part: also where others may write to the folder. A login without a
+// shell refuses. Control: a command that accepts.
+func TestPutValidatesTheNewFile(t *testing.T) {
+	t.Parallel()
+	s, p := startSSHD(t)
+	only, q := startSSHD(t, servers.SSHDConfig("ForceCommand internal-sftp"))
+	for name, c := range map[string]struct {
+		sftp     bool
+		mode     os.FileMode
+		validate string
+		fails    string
+	}{
+		"accepted":                      {false, 0o755, "grep -q new '%s' && [ $(stat -c %a %s) = 640 ]", ""},
+		"accepted, shared folder":       {false, 0o777, "grep -q new %s", ""},
+		"refused":                       {false, 0o755, "echo line 7 is wrong; false %s", "line 7 is wrong"},
+		"refused, shared folder":        {false, 0o777, "echo line 7 is wrong >&2; false %s", "line 7 is wrong"},
+		"changes the file":              {false, 0o755, "echo more >>%s", "verification failed"},
+		"changes it, shared folder":     {false, 0o777, "echo more >>%s", "verification failed"},
+		"several lines":                 {false, 0o755, "true\nfalse %s", "expected one line"},
+		"SFTP only: no shell checks it": {true, 0o755, "true %s", "needs a shell"},
+	} {
+		dir := filepath.Join(t.TempDir(), "it's a folder")
+		file := filepath.Join(dir, "f")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		write(t, file, []byte("old"))
+		pool, h := p, s.Host("web1")
+		if c.sftp {
+			pool, h = q, only.Host("web1")
+		}
+		_, err := pool.Put(testContext(t), h, Put{Path: file, Mode: 0o640, Size: 3, Validate: c.validate}, strings.NewReader("new"))
+		if (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%s: %v", name, err)
+		}
+		want := map[bool]string{true: "new", false: "old"}[c.fails == ""]
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%s: the file has %q, %v", name, got, err)
+		}
+		expectOnly(t, dir, "f")
+	}
+}
+
+// Simulated hosts run the command too.
+func TestSimulatedHostsValidateTheNewFile(t *testing.T) {
+	f, err := fleet.Start(testContext(t), fleet.Config{Hosts: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	p, h := newPool(t, func(c *Config) { offers(c).Identities = []string{f.IdentityFile()} }), f.Hosts()[0]
+	for _, path := range []string{"/etc/file", "/tmp/file"} { // only in /tmp may others give names
+		for validate, fails := range map[string]bool{"grep -q new %s": false, "grep -q other %s": true} {
+			_, err := p.Put(testContext(t), h, Put{Path: path, Size: 3, Validate: validate}, strings.NewReader("new"))
+			if (err != nil) != fails {
+				t.Errorf("%s: %s: %v", path, validate, err)
+			}
+		}
+	}
+}
