@@ -500,8 +500,8 @@ func (m *machine) drain(t *rapid.T) {
 	}
 }
 
-// explainAll compares the state of each job, its event and the code of its reason; of one that has ended, also
-// the text.
+// explainAll compares the state of each job, its event and the code of its reason; of one that has
+// ended, also the text.
 func (m *machine) explainAll(t *rapid.T) {
 	for _, r := range m.runs {
 		for i := range r.Targets {
