@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -31,4 +32,13 @@ func withoutKind(text, kind string) string {
 		lines[i] = line
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Few lists the first most names, and how many follow, for a text of many.
+func Few(names []string, most int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -29,3 +29,14 @@ func TestErrorText(t *testing.T) {
 		}
 	}
 }
+
+func TestFew(t *testing.T) {
+	for _, tt := range []struct {
+		names []string
+		want  string
+	}{{nil, ""}, {[]string{"a"}, "a"}, {[]string{"a", "b"}, "a, b"}, {[]string{"a", "b", "c", "d"}, "a, b and 2 more"}} {
+		if got := Few(tt.names, 2); got != tt.want {
+			t.Errorf("%v: %q, expected %q", tt.names, got, tt.want)
+		}
+	}
+}

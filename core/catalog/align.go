@@ -20,8 +20,11 @@ type alignState struct {
 // definedSchedules are those of the playbooks.
 func (c *Current) definedSchedules() (all []schedule.Definition) {
 	for _, s := range c.Set.Schedules {
-		if d, ok := managed(c.Set, s); ok {
-			all = append(all, d)
+		if playbook, ok := c.Set.Playbook(s.Playbook); ok {
+			all = append(all, schedule.Definition{
+				ID: schedule.ID{Tenant: playbook.Tenant, Name: s.Playbook}, Cron: s.Cron, Timezone: s.Timezone, CatchUp: schedule.CatchUp(s.CatchUp),
+				Overlap: schedule.Overlap(s.Overlap), StartWithin: s.StartWithin, Jitter: s.Jitter, Payload: payload{Request: Request{Playbook: s.Playbook, Limit: s.Limit, Vars: s.Vars, Tags: s.Tags, SkipTags: s.SkipTags}, All: true}.encode(),
+			})
 		}
 	}
 	return all
@@ -60,11 +63,7 @@ func (c *Catalog) align(ctx context.Context) error {
 	return nil
 }
 
-func (c *Catalog) alignedTo() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.aligned.version
-}
+func (c *Catalog) alignedTo() int64 { return core.Locked(&c.mu, &c.aligned.version) }
 
 // keepAligned is align as the watch calls it again and again: what fails is reported once.
 func (c *Catalog) keepAligned(ctx context.Context) {

@@ -12,7 +12,6 @@ import (
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/schedule"
 )
 
 // The ledger's document of the definitions.
@@ -159,28 +158,12 @@ func compile(set *definitions.Set, given givenState) (c *Current, err error) {
 	if c.published, err = admission.EncodeCalendar(c.calendar); err != nil {
 		return nil, err
 	}
-	for _, s := range set.Schedules {
-		d, ok := managed(set, s)
-		if !ok {
-			continue
-		}
+	for _, d := range c.definedSchedules() {
 		if err := d.Validate(); err != nil {
-			return nil, fmt.Errorf("playbook %s: %w", s.Playbook, err)
+			return nil, fmt.Errorf("playbook %s: %w", d.ID.Name, err)
 		}
 	}
 	return c, nil
-}
-
-// managed is the schedule of a playbook.
-func managed(set *definitions.Set, s definitions.Schedule) (schedule.Definition, bool) {
-	playbook, ok := set.Playbook(s.Playbook)
-	if !ok {
-		return schedule.Definition{}, false
-	}
-	return schedule.Definition{
-		ID: schedule.ID{Tenant: playbook.Tenant, Name: s.Playbook}, Cron: s.Cron, Timezone: s.Timezone, CatchUp: schedule.CatchUp(s.CatchUp),
-		Overlap: schedule.Overlap(s.Overlap), StartWithin: s.StartWithin, Jitter: s.Jitter, Payload: payload{Request: Request{Playbook: s.Playbook, Limit: s.Limit, Vars: s.Vars, Tags: s.Tags, SkipTags: s.SkipTags}, All: true}.encode(),
-	}, true
 }
 
 // adopt runs by a version from now on, unless it has a newer one already.
@@ -280,26 +263,19 @@ func decode(doc ledger.Document) (at stored, docs []definitions.Document, rev de
 
 // Rejected is a version that somebody put, and this server cannot run by.
 type Rejected struct {
-	Version  int64     `json:"version"`
-	Revision string    `json:"revision,omitempty"`
-	By       string    `json:"by,omitempty"`
-	Since    time.Time `json:"since"`
-	Error    string    `json:"error"`
-	err      error
-	base     Base
+	Version int64 `json:"version"`
+	Rejection
+	err  error
+	base Base
 }
 
-func (c *Catalog) rejection() *Rejected {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rejected
-}
+func (c *Catalog) rejection() *Rejected { return core.Locked(&c.mu, &c.rejected) }
 
 // reject remembers why a version cannot be used, and returns that error. If this server runs by a
 // newer version already, it returns the current one. Several goroutines check the ledger, and the
 // one that read first may be the last to end.
 func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, error) {
-	r := &Rejected{Version: doc.Version, Revision: doc.Revision, By: doc.By, Since: time.Now().UTC(), Error: why.Error(), base: base,
+	r := &Rejected{Version: doc.Version, Rejection: Rejection{Revision: doc.Revision, By: doc.By, Since: time.Now().UTC(), Error: why.Error()}, base: base,
 		err: fmt.Errorf("version %d of the project, by %s, cannot be used by this server: %w", doc.Version, doc.By, why)}
 	c.mu.Lock()
 	now, had := *c.current, c.rejected
@@ -319,8 +295,6 @@ func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, er
 
 // watch keeps to the ledger's version, and the board to that, until ctx ends.
 func (c *Catalog) watch(ctx context.Context) {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
 	var reported time.Time
 	for ctx.Err() == nil {
 		_, err := c.refresh(ctx)
@@ -335,11 +309,7 @@ func (c *Catalog) watch(ctx context.Context) {
 			reported = now
 			c.trouble(ctx, "recording that the project is rejected failed", c.keepRejection(ctx, now.UTC()))
 		}
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		case <-c.notify:
-		}
+		core.Pause(ctx, watchEvery, c.notify)
 	}
 }
 

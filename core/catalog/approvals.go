@@ -65,11 +65,7 @@ func (g givenState) words() []windows.Given {
 	return out
 }
 
-func (c *Catalog) approvals() givenState {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.given
-}
+func (c *Catalog) approvals() givenState { return core.Locked(&c.mu, &c.given) }
 
 // Approvals are the approvals of windows, and their revocations, that this server knows, the oldest
 // first. They may have been given at any server.
@@ -250,12 +246,7 @@ func (a *Approval) entry(before, after *windows.Definitions) (ledger.Entry, erro
 	if a.Revoked {
 		e.Action = "window.revoke"
 	}
-	var err error
-	if e.Before, err = json.Marshal(stateOf(before, a, nil)); err != nil {
-		return e, err
-	}
-	e.After, err = json.Marshal(stateOf(after, a, a))
-	return e, err
+	return noted(e, stateOf(before, a, nil), stateOf(after, a, a))
 }
 
 // later returns a time after all approvals so far: servers' clocks differ, and the last word

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,10 +96,7 @@ func (c *Current) ETag() string { return `"` + strconv.FormatInt(c.Version, 10) 
 
 // VersionOf reads what ETag wrote, also as a weak one. It is core.ErrInvalid for anything else.
 func VersionOf(etag string) (int64, error) {
-	text := etag
-	if len(text) > 2 && text[:2] == "W/" {
-		text = text[2:]
-	}
+	text := strings.TrimPrefix(etag, "W/")
 	if len(text) > 2 && text[0] == '"' && text[len(text)-1] == '"' {
 		if n, err := strconv.ParseInt(text[1:len(text)-1], 10, 64); err == nil && n >= 0 {
 			return n, nil
@@ -227,11 +225,7 @@ func (c *Catalog) Set() *definitions.Set { return c.Current().Set }
 
 // None reports whether the ledger had no definitions when it was last read. It is false until this
 // server has read the ledger.
-func (c *Catalog) None() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.none
-}
+func (c *Catalog) None() bool { return core.Locked(&c.mu, &c.none) }
 
 // Windows returns the window calendar of Set, and the name under which workers find it. Before the
 // first definitions the calendar is nil, and nothing can be launched.

@@ -22,19 +22,14 @@ const (
 // fetchSources asks the sources that are due until ctx ends, while this server has the duty. Then
 // all fetches have ended, and the duty is free.
 func (c *Catalog) fetchSources(ctx context.Context) {
-	f := &fetching{catalog: c, busy: map[string]bool{}, room: make(chan struct{}, fetchesAhead)}
-	ticker := time.NewTicker(fetchCheck)
-	defer ticker.Stop()
+	f := &fetching{catalog: c, room: make(chan struct{}, fetchesAhead)}
 	for ctx.Err() == nil {
 		mine, err := c.cfg.Ledger.Duty(ctx, fetchDuty, c.id, fetchHold)
 		if err == nil && mine {
 			err = f.begin(ctx)
 		}
 		c.trouble(ctx, "cannot fetch the sources of hosts, retrying", err)
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
+		core.Pause(ctx, fetchCheck, nil)
 	}
 	f.wg.Wait()
 	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchCheck)
@@ -47,8 +42,7 @@ type fetching struct {
 	catalog *Catalog
 	wg      sync.WaitGroup
 	room    chan struct{}
-	mu      sync.Mutex
-	busy    map[string]bool // by source
+	busy    sync.Map // the sources, by name
 }
 
 // begin begins to fetch each source that is due, and is not being fetched.
@@ -58,11 +52,14 @@ func (f *fetching) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !f.catalog.keeper.Due(s, st) || !f.claim(s.Name) {
+		if !f.catalog.keeper.Due(s, st) {
+			continue
+		}
+		if _, busy := f.busy.LoadOrStore(s.Name, true); busy {
 			continue
 		}
 		f.wg.Go(func() {
-			defer f.release(s.Name)
+			defer f.busy.Delete(s.Name)
 			select {
 			case f.room <- struct{}{}:
 				defer func() { <-f.room }()
@@ -72,20 +69,6 @@ func (f *fetching) begin(ctx context.Context) error {
 		})
 	}
 	return nil
-}
-
-func (f *fetching) claim(source string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	had := f.busy[source]
-	f.busy[source] = true
-	return !had
-}
-
-func (f *fetching) release(source string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.busy, source)
 }
 
 // fetchSource asks one source, and reports what has changed since before.

@@ -34,11 +34,7 @@ type sourceHosts struct {
 	taken  map[string]definitions.TakenHosts
 }
 
-func (c *Catalog) knownSources() []knownSource {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.sources
-}
+func (c *Catalog) knownSources() []knownSource { return core.Locked(&c.mu, &c.sources) }
 
 // knows lists the sources in the settings.
 func (c *Catalog) knows() []definitions.KnownSource {

@@ -87,10 +87,7 @@ func (c *Catalog) keepPin(ctx context.Context, d ledger.Document) error {
 		return err
 	}
 	_, err = c.cfg.Ledger.PutDocument(ctx, ledger.AllTenants(), "", d, 0)
-	if errors.Is(err, core.ErrConflict) { // somebody asked for the same at the same time
-		return nil
-	}
-	return err
+	return ignoreConflict(err) // somebody asked for the same at the same time
 }
 
 // unpinned returns now and the playbook as a schedule has pinned them, and the hosts to take. Hosts

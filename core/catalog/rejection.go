@@ -43,7 +43,7 @@ func (s *Status) Rejection() *Rejection {
 	case s.rejectsCommit():
 		return &Rejection{Revision: git.Tried.Commit, By: git.Tried.Author, Since: git.Since, Error: git.Error}
 	case s.Rejected != nil:
-		return &Rejection{Revision: s.Rejected.Revision, By: s.Rejected.By, Since: s.Rejected.Since, Error: s.Rejected.Error}
+		return &s.Rejected.Rejection
 	case s.Folder != "":
 		return &Rejection{Error: s.Folder}
 	}

@@ -160,10 +160,8 @@ func (c *Catalog) launches(ctx context.Context, now Current, playbook *playbooks
 		return playbook.CheckRequired()
 	}
 	_, err := c.Prepare(ctx, now, playbook, p.Request, Launching{By: launchedBy + id.String(), Scope: p.scope(id), SkipNoWindow: true})
-	if noWindow := (*launch.NoWindowError)(nil); errors.As(err, &noWindow) {
-		return nil
-	}
-	if noFacts := (*launch.NoFactsError)(nil); errors.As(err, &noFacts) { // they may be there at the fire time
+	_, noWindow := errors.AsType[*launch.NoWindowError](err)
+	if _, noFacts := errors.AsType[*launch.NoFactsError](err); noWindow || noFacts { // they may be there at the fire time
 		return nil
 	}
 	return err
@@ -171,12 +169,7 @@ func (c *Catalog) launches(ctx context.Context, now Current, playbook *playbooks
 
 // defines reports whether a playbook has the schedule.
 func (c *Current) defines(id schedule.ID) bool {
-	for _, s := range c.Set.Schedules {
-		if d, ok := managed(c.Set, s); ok && d.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.definedSchedules(), func(d schedule.Definition) bool { return d.ID == id })
 }
 
 // DeleteSchedule removes version ifVersion of a schedule that somebody made. Runs that it launched
@@ -285,18 +278,20 @@ func note(who, action string, id schedule.ID, what, why string) schedule.Note {
 	}
 }
 
-func entry(who, action string, id schedule.ID, before, after any) (e ledger.Entry, err error) {
-	e = ledger.Entry{Who: who, Tenant: id.Tenant, Action: action, Kind: kindSchedule, Subject: id.Name}
-	for _, side := range []struct {
-		value any
-		to    *json.RawMessage
-	}{{before, &e.Before}, {after, &e.After}} {
-		if side.value == nil {
-			continue
-		}
-		if *side.to, err = json.Marshal(side.value); err != nil {
-			return e, fmt.Errorf("note the change of schedule %s: %w", id, err)
-		}
+func entry(who, action string, id schedule.ID, before, after any) (ledger.Entry, error) {
+	return noted(ledger.Entry{Who: who, Tenant: id.Tenant, Action: action, Kind: kindSchedule, Subject: id.Name}, before, after)
+}
+
+// noted adds both sides of a change to its entry of the audit log; nil is none.
+func noted(e ledger.Entry, before, after any) (_ ledger.Entry, err error) {
+	if before != nil {
+		e.Before, err = json.Marshal(before)
+	}
+	if after != nil && err == nil {
+		e.After, err = json.Marshal(after)
+	}
+	if err != nil {
+		return e, fmt.Errorf("note the change of %s %s: %w", e.Kind, e.Subject, err)
 	}
 	return e, nil
 }

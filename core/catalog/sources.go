@@ -99,8 +99,6 @@ func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Stat
 
 // watchFolder takes over the folder's definitions when they change, until ctx ends.
 func (c *Catalog) watchFolder(ctx context.Context) {
-	ticker := time.NewTicker(folderPoll)
-	defer ticker.Stop()
 	var taken, seen string
 	for ctx.Err() == nil {
 		stamp := stampOf(c.cfg.Folder)
@@ -114,10 +112,7 @@ func (c *Catalog) watchFolder(ctx context.Context) {
 			}
 		}
 		seen = stamp
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
+		core.Pause(ctx, folderPoll, nil)
 	}
 }
 

@@ -215,18 +215,10 @@ func (c *Controller) Stuck() error {
 func (c *Controller) Notify() { core.Notify(c.putNow) }
 
 // Away reports why the queue does not answer, or nil.
-func (c *Controller) Away() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.away
-}
+func (c *Controller) Away() error { return core.Locked(&c.mu, &c.away) }
 
 // currentIncarnation is that of the queue, "" while it is away.
-func (c *Controller) currentIncarnation() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.incarnation
-}
+func (c *Controller) currentIncarnation() string { return core.Locked(&c.mu, &c.incarnation) }
 
 // duties runs every second. It checks whether the queue is there, which parts of it are this
 // server's, and whether something was missed.
@@ -239,20 +231,23 @@ func (c *Controller) duties(ctx context.Context) {
 	}
 	if c.cfg.Alone {
 		c.takeAll()
-		c.recoverQueue(ctx, incarnation)
+		c.warn(ctx, "cannot compare the queue with the ledger", c.checkRestart(ctx, incarnation))
 		return
 	}
 	if err := c.share(ctx); err != nil {
-		if ctx.Err() == nil {
-			c.cfg.Log.Warn("cannot share out the runs among servers", "error", err)
-		}
+		c.warn(ctx, "cannot share out the runs among servers", err)
 		return
 	}
-	c.recoverQueue(ctx, incarnation)
-	if err := c.rescan(ctx, incarnation); err != nil && ctx.Err() == nil {
-		c.cfg.Log.Warn("cannot list the runs to check", "error", err)
-	}
+	c.warn(ctx, "cannot compare the queue with the ledger", c.checkRestart(ctx, incarnation))
+	c.warn(ctx, "cannot list the runs to check", c.rescan(ctx, incarnation))
 	c.sweep(ctx)
+}
+
+// warn logs a failure, except one because ctx has ended.
+func (c *Controller) warn(ctx context.Context, what string, err error) {
+	if err != nil && ctx.Err() == nil {
+		c.cfg.Log.Warn(what, "error", err)
+	}
 }
 
 // missed reports whether news were missed.
@@ -322,13 +317,8 @@ func (c *Controller) setIncarnation(incarnation string, err error) {
 	c.incarnation, c.away = incarnation, err
 	c.mu.Unlock()
 	switch {
-	case err != nil && !errors.Is(err, context.Canceled):
-		if report, lasts := c.outage.Failed(); report && lasts == 0 {
-			c.emit(Event{Kind: QueueAway, Err: err})
-		}
-	case err == nil && wasAway != nil:
-		lasted, failed := c.outage.Over()
-		c.emit(Event{Kind: QueueBack, Count: failed, Lasted: lasted})
+	case err != nil && !errors.Is(err, context.Canceled), err == nil && wasAway != nil:
+		c.emitOutage(&c.outage, err)
 	case err == nil && was != "" && was != incarnation:
 		c.emit(Event{Kind: QueueLost})
 	}

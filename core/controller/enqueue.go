@@ -28,7 +28,7 @@ func (c *Controller) putIn(ctx context.Context) {
 		if incarnation := c.currentIncarnation(); incarnation != "" && !c.doubts() {
 			err := c.enqueueAll(ctx, incarnation, failures)
 			if c.cfg.Alone && ctx.Err() == nil && (err != nil || len(failures) == 0) { // else those that failed are passed over
-				c.emitRefuses(&refuses, err)
+				c.emitOutage(&refuses, err)
 			}
 		}
 		core.Pause(ctx, tickEvery, c.putNow)
@@ -64,16 +64,16 @@ func (f failure) next(err error, alone bool, now time.Time) (refuse bool, after 
 	return false, refuseBackoff.Delay(f.times-1, 0)
 }
 
-// emitRefuses emits, to those who wait for a run, that the queue, which can be read, does not take
-// it yet: it is full, or does not let this user write.
-func (c *Controller) emitRefuses(refuses *core.Outage, err error) {
+// emitOutage emits that the queue is away, once, and that it is back. For those who wait for a run,
+// one that can be read is away if it does not take the run: it is full, or refuses writes.
+func (c *Controller) emitOutage(o *core.Outage, err error) {
 	if err == nil {
-		if lasted, failed := refuses.Over(); failed > 0 {
+		if lasted, failed := o.Over(); failed > 0 {
 			c.emit(Event{Kind: QueueBack, Count: failed, Lasted: lasted})
 		}
 		return
 	}
-	if report, lasts := refuses.Failed(); report && lasts == 0 {
+	if report, lasts := o.Failed(); report && lasts == 0 {
 		c.emit(Event{Kind: QueueAway, Err: err})
 	}
 }
@@ -86,9 +86,7 @@ func (c *Controller) enqueueAll(ctx context.Context, incarnation string, failure
 		c.putting.Beat()
 		claims, err := c.claim(ctx, incarnation)
 		if err != nil {
-			if ctx.Err() == nil {
-				c.cfg.Log.Warn("cannot claim runs for the queue", "error", err)
-			}
+			c.warn(ctx, "cannot claim runs for the queue", err)
 			return fmt.Errorf("claim runs: %w", err)
 		}
 		if len(claims) == 0 {

@@ -23,15 +23,9 @@ const (
 // Announce posts on the board that this process drives the run, which no ledger has, until ctx
 // ends. Check then leaves the run alone. A post that fails is tried again with the next one.
 func Announce(ctx context.Context, b board.Board, run string) {
-	ticker := time.NewTicker(driverEvery)
-	defer ticker.Stop()
-	for {
+	for ctx.Err() == nil {
 		_, _ = b.Post(ctx, driverPrefix+run, nil, driverFor) // who drives the run reports that the queue is away
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+		core.Pause(ctx, driverEvery, nil)
 	}
 }
 

@@ -14,11 +14,7 @@ import (
 
 // doubts reports whether the queue may have lost changes, and this server has not compared it with
 // the ledger yet. No run is put in meanwhile.
-func (c *Controller) doubts() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.doubt
-}
+func (c *Controller) doubts() bool { return core.Locked(&c.mu, &c.doubt) }
 
 func (c *Controller) setDoubt(doubt bool) {
 	c.mu.Lock()
@@ -27,13 +23,6 @@ func (c *Controller) setDoubt(doubt bool) {
 	c.mu.Unlock()
 	if was && !doubt {
 		c.Notify()
-	}
-}
-
-// recoverQueue is checkRestart, which is tried again with the next duties.
-func (c *Controller) recoverQueue(ctx context.Context, incarnation string) {
-	if err := c.checkRestart(ctx, incarnation); err != nil && ctx.Err() == nil {
-		c.cfg.Log.Warn("cannot compare the queue with the ledger", "error", err)
 	}
 }
 

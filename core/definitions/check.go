@@ -85,12 +85,7 @@ func have(hosts []string) string {
 }
 
 // some names the first of many.
-func some(names []string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
-}
+func some(names []string) string { return core.Few(names, maxNamed) }
 
 func (l *loader) setHint(name string) string {
 	sets := slices.Sorted(maps.Keys(l.set.Windows.Sets))

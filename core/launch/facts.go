@@ -2,7 +2,6 @@ package launch
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/playbooks"
@@ -23,11 +22,7 @@ func (o *Options) withFacts(p *playbooks.Playbook, h core.Host) core.Host {
 }
 
 func withoutFacts(p *playbooks.Playbook, n int) string {
-	hosts := "hosts"
-	if n == 1 {
-		hosts = "host"
-	}
-	return fmt.Sprintf("%d %s without facts younger than %s", n, hosts, windows.FormatDuration(p.FactsAge))
+	return fmt.Sprintf("%s without facts younger than %s", plural(n, "host"), windows.FormatDuration(p.FactsAge))
 }
 
 // NoFactsError is of a launch that selects no host, because facts are missing that targets read.
@@ -50,10 +45,5 @@ const hintGather = "hint: turnus run a playbook with the step {uses: facts} on t
 // factsLeftOut returns a message that hosts are left out because they have no facts, and what to
 // do.
 func (l *Launch) factsLeftOut() string {
-	names := l.WithoutFacts[:min(len(l.WithoutFacts), 3)]
-	more := ""
-	if n := len(l.WithoutFacts) - len(names); n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
-	}
-	return fmt.Sprintf("%s: %s left out: %s%s\n%s", l.Playbook.Name, withoutFacts(l.Playbook, len(l.WithoutFacts)), strings.Join(names, ", "), more, hintGather)
+	return fmt.Sprintf("%s: %s left out: %s\n%s", l.Playbook.Name, withoutFacts(l.Playbook, len(l.WithoutFacts)), core.Few(l.WithoutFacts, 3), hintGather)
 }

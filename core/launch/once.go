@@ -21,10 +21,8 @@ func (l *Launch) OnceSteps() (steps []int) {
 
 // newOnce is Snapshot.Once of a new run.
 func newOnce(p *playbooks.Playbook) map[string]core.StepResult {
-	for _, s := range p.Steps {
-		if s.Once {
-			return map[string]core.StepResult{}
-		}
+	if slices.ContainsFunc(p.Steps, func(s playbooks.Step) bool { return s.Once }) {
+		return map[string]core.StepResult{}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package launch
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -148,26 +149,22 @@ func (l *Launch) planWindows(p *Plan) {
 		return
 	}
 	p.WaitForWindows, p.Change, p.NoWindow = l.Playbook.Strategy.WaitForWindows, g.Change, l.NoWindow
-	sets := map[string]*PlanWindow{}
 	for _, set := range slices.Sorted(maps.Keys(g.Targets)) {
-		if set == "" {
-			continue // hosts without one: no window fits them, or they need none
+		if set != "" { // else hosts without one: no window fits them, or they need none
+			p.Windows = append(p.Windows, PlanWindow{Set: set, Targets: g.Targets[set]})
 		}
-		sets[set] = &PlanWindow{Set: set, Targets: g.Targets[set]}
 	}
 	for _, s := range l.Starts {
-		w, gated := sets[s.Set]
+		i, gated := slices.BinarySearchFunc(p.Windows, s.Set, func(w PlanWindow, set string) int { return strings.Compare(w.Set, set) })
 		if !gated {
 			continue // window: own, and the host has no set
 		}
+		w := &p.Windows[i]
 		w.Hosts++
 		w.Need = core.InSeconds(s.Need)
 		if !s.At.IsZero() {
 			w.Start, w.Reason = s.At.UTC(), s.Reason
 		}
-	}
-	for _, set := range slices.Sorted(maps.Keys(sets)) {
-		p.Windows = append(p.Windows, *sets[set])
 	}
 }
 

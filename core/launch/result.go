@@ -32,12 +32,9 @@ func (l *Launch) result(r queue.Record) core.Result {
 	if !ok {
 		res.Steps, res.Entered, at = stepsOf(r.State)
 	}
-	if !ok || res.Outcome != r.Outcome {
+	if !ok || res.Outcome != r.Outcome || res.Reason == "" {
 		// The queue has the last word on the outcome; steps already done stay visible.
 		res.Outcome, res.Reason, res.ReasonCode = r.Outcome, r.Reason.Text(), r.Reason.Code()
-	}
-	if res.Reason == "" {
-		res.Reason, res.ReasonCode = r.Reason.Text(), r.Reason.Code()
 	}
 	unclean := ""
 	if !ok {
@@ -49,9 +46,7 @@ func (l *Launch) result(r queue.Record) core.Result {
 	if unclean != "" && !r.Outcome.Good() {
 		res.Reason += "; always of group " + unclean + " did not run"
 	}
-	if res.Attempt == 0 {
-		res.Attempt = r.Attempt
-	}
+	res.Attempt = cmp.Or(res.Attempt, r.Attempt)
 	res.Job = core.JobID{Run: l.Run.ID, Index: r.Index}
 	if r.Index >= 0 && r.Index < len(l.Hosts) {
 		h := l.Hosts[r.Index]

@@ -35,10 +35,8 @@ func mergedVars(p *playbooks.Playbook, o Options) map[string]any {
 	if len(o.Vars) == 0 {
 		return p.Vars
 	}
-	vars := maps.Clone(p.Vars)
-	if vars == nil {
-		vars = make(map[string]any, len(o.Vars))
-	}
+	vars := make(map[string]any, len(p.Vars)+len(o.Vars))
+	maps.Copy(vars, p.Vars)
 	maps.Copy(vars, o.Vars)
 	return vars
 }

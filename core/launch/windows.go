@@ -118,9 +118,8 @@ func (l *Launch) place(hosts, all []core.Host, o Options) error {
 		l.NoWindow = noWindow
 		hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { _, ok := starts[h.Name]; return !ok })
 	}
-	start := func(h core.Host) time.Time { return starts[h.Name].At }
 	hosts = slices.Clone(hosts)
-	slices.SortStableFunc(hosts, func(a, b core.Host) int { return start(a).Compare(start(b)) })
+	slices.SortStableFunc(hosts, func(a, b core.Host) int { return starts[a.Name].At.Compare(starts[b.Name].At) })
 	if err := l.order(hosts, all, o); err != nil {
 		return err
 	}

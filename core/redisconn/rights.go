@@ -3,7 +3,6 @@ package redisconn
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/turnus/turnus/core"
 )
@@ -48,10 +47,5 @@ func (c *Conn) Lacking(missing []string, keys string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	const few = 6
-	names := strings.Join(missing[:min(few, len(missing))], ", ")
-	if len(missing) > few {
-		names += fmt.Sprintf(" and %d more", len(missing)-few)
-	}
-	return fmt.Errorf("%s: the user of this connection may not call %s on %s, and that is needed: %w%s", c.room, names, keys, core.ErrInvalid, aclHint)
+	return fmt.Errorf("%s: the user of this connection may not call %s on %s, and that is needed: %w%s", c.room, core.Few(missing, 6), keys, core.ErrInvalid, aclHint)
 }

@@ -15,32 +15,26 @@ const checkSlack = 2 * time.Minute
 // is missing or behind their fire time. With repair it makes them due now: what was missed follows
 // their catch_up.
 func (c *Control) Check(ctx context.Context, repair bool) (all []ledger.Finding, err error) {
-	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
-		rows, next, err := c.ledger.Schedules(ctx, ledger.AllTenants(), page)
-		if err != nil {
-			return nil, err
-		}
-		now, err := c.now(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range rows {
-			what := c.overdue(row, now)
-			if what == "" {
-				continue
-			}
-			if repair {
-				if err := c.ledger.PostponeSchedule(ctx, row, now); err != nil {
-					return nil, err
-				}
-			}
-			all = append(all, ledger.Finding{What: what, Repaired: repair})
-		}
-		if next == "" {
-			return all, nil
-		}
-		page.Cursor = next
+	now, err := c.now(ctx)
+	if err != nil {
+		return nil, err
 	}
+	for row, err := range c.each(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		what := c.overdue(row, now)
+		if what == "" {
+			continue
+		}
+		if repair {
+			if err := c.ledger.PostponeSchedule(ctx, row, now); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, ledger.Finding{What: what, Repaired: repair})
+	}
+	return all, nil
 }
 
 // overdue says what is wrong with the time at which a row is due; "" if nothing is, or if the row

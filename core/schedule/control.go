@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"time"
@@ -377,10 +378,7 @@ func (c *Control) Align(ctx context.Context, all []Definition, on ledger.Basis, 
 		want[d.ID] = normal(d)
 	}
 	var changes []ledger.ScheduleChange
-	list := func(ctx context.Context, p ledger.Page) ([]ledger.Schedule, string, error) {
-		return c.ledger.Schedules(ctx, ledger.AllTenants(), p)
-	}
-	for row, err := range ledger.Each(ctx, ledger.MaxPage, list) {
+	for row, err := range c.each(ctx) {
 		if err != nil {
 			return 0, err
 		}
@@ -416,6 +414,13 @@ func (c *Control) Align(ctx context.Context, all []Definition, on ledger.Basis, 
 		err = fmt.Errorf("schedules were changed while they were brought in line: %w", core.ErrConflict)
 	}
 	return len(changes), err
+}
+
+// each returns the rows of all schedules.
+func (c *Control) each(ctx context.Context) iter.Seq2[ledger.Schedule, error] {
+	return ledger.Each(ctx, ledger.MaxPage, func(ctx context.Context, p ledger.Page) ([]ledger.Schedule, string, error) {
+		return c.ledger.Schedules(ctx, ledger.AllTenants(), p)
+	})
 }
 
 // aligned returns the change of a row by the definitions; nil: it stays.

@@ -90,12 +90,12 @@ func (s *Snapshot) Delegate(name string, of core.Host) (core.Host, error) {
 
 // pendingData is the part of Target.Data that holds the handlers.
 type pendingData struct {
-	Handlers *core.Handlers `json:"handlers,omitempty"`
+	Handlers core.Handlers `json:"handlers"`
 }
 
 // AddPending returns Target.Data with the handlers that earlier runs left pending.
 func AddPending(t queue.Target, h core.Handlers) ([]byte, error) {
-	return withData(t, pendingData{&h}, queue.MaxDataLength)
+	return withData(t, pendingData{h}, queue.MaxDataLength)
 }
 
 // DecodePending reads what AddPending added.
@@ -107,10 +107,7 @@ func DecodePending(data []byte) (core.Handlers, error) {
 	if err := json.Unmarshal(data, &p); err != nil {
 		return core.Handlers{}, fmt.Errorf("read the host's pending handlers: %w: %w", core.ErrInvalid, err)
 	}
-	if p.Handlers == nil {
-		return core.Handlers{}, nil
-	}
-	return *p.Handlers, nil
+	return p.Handlers, nil
 }
 
 // Resume holds the results with which a job begins, instead of its first step.
@@ -128,7 +125,7 @@ type Resume struct {
 
 // resumeData is the part of Target.Data that holds the resumption.
 type resumeData struct {
-	Resume *Resume `json:"resume,omitempty"`
+	Resume Resume `json:"resume"`
 }
 
 // handlersRoom is how much of Target.Data is for AddPending, in bytes.
@@ -136,7 +133,7 @@ const handlersRoom = 8 << 10
 
 // AddResume returns Target.Data with the results that the job begins with.
 func AddResume(t queue.Target, r Resume) ([]byte, error) {
-	return withData(t, resumeData{&r}, queue.MaxDataLength-handlersRoom)
+	return withData(t, resumeData{r}, queue.MaxDataLength-handlersRoom)
 }
 
 // DecodeResume reads what AddResume added.
@@ -148,14 +145,11 @@ func DecodeResume(data []byte) (Resume, error) {
 	if err := Unmarshal(data, &d); err != nil {
 		return Resume{}, fmt.Errorf("read the steps at which the host continues: %w: %w", core.ErrInvalid, err)
 	}
-	if d.Resume == nil {
-		return Resume{}, nil
-	}
 	for i := range d.Resume.Steps {
 		d.Resume.Steps[i].Outputs = Exact(d.Resume.Steps[i].Outputs)
 	}
 	Exact(map[string]any{"": d.Resume.Items})
-	return *d.Resume, nil
+	return d.Resume, nil
 }
 
 // withData returns Target.Data with the fields of more beside the host, in at most so many bytes.

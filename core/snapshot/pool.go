@@ -37,15 +37,9 @@ func CheckPool(p *playbooks.Playbook, hosts []core.Host, pool string) error {
 
 // ListPools writes the hosts of each pool, and of many only the first.
 func ListPools(pools map[string][]string) string {
-	const most = 5
 	var parts []string
 	for _, pool := range slices.Sorted(maps.Keys(pools)) {
-		hosts := pools[pool]
-		text := strings.Join(hosts[:min(len(hosts), most)], ", ")
-		if more := len(hosts) - most; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		parts = append(parts, fmt.Sprintf("pool %q has %s", pool, text))
+		parts = append(parts, fmt.Sprintf("pool %q has %s", pool, core.Few(pools[pool], 5)))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -14,13 +14,7 @@ func (s Snapshot) Selects(tags []string) bool {
 	if overlap(tags, s.SkipTags) {
 		return false
 	}
-	if overlap(tags, s.Tags) {
-		return true
-	}
-	if slices.Contains(tags, playbooks.TagNever) {
-		return false
-	}
-	return len(s.Tags) == 0 || slices.Contains(tags, tagAlways)
+	return overlap(tags, s.Tags) || !slices.Contains(tags, playbooks.TagNever) && (len(s.Tags) == 0 || slices.Contains(tags, tagAlways))
 }
 
 func overlap(a, b []string) bool {

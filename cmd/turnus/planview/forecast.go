@@ -8,7 +8,6 @@ package planview
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
@@ -86,18 +85,9 @@ func (d *View) remark() {
 		}
 	}
 	if len(assumed) > 0 {
-		d.notes = append(d.notes, "durations are assumed, not measured: "+names(assumed))
+		d.notes = append(d.notes, "durations are assumed, not measured: "+core.Few(assumed, 5))
 	}
 	if d.result.Samples < forecast.DefaultSamples {
 		d.notes = append(d.notes, fmt.Sprintf("only %d samples were taken: hosts miss many windows", d.result.Samples))
 	}
-}
-
-// names lists a few, and how many more there are.
-func names(list []string) string {
-	const most = 5
-	if len(list) <= most {
-		return strings.Join(list, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }

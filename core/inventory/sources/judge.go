@@ -3,8 +3,9 @@ package sources
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Rules define when a person must approve a generation before it is used.
@@ -50,7 +51,7 @@ func Judge(last *Summary, next Summary, r Rules) (Decision, string) {
 	removed := missing(last.Hosts, next.Hosts)
 	part := 100 * float64(len(removed)) / float64(max(len(last.Hosts), 1))
 	if len(removed) > 0 && part > r.Removed {
-		return Hold, fmt.Sprintf("it lacks %d of %d hosts (%.1f %%, review is %g %%): %s", len(removed), len(last.Hosts), part, r.Removed, named(removed))
+		return Hold, fmt.Sprintf("it lacks %d of %d hosts (%.1f %%, review is %g %%): %s", len(removed), len(last.Hosts), part, r.Removed, core.Few(removed, maxNamed))
 	}
 	return Accept, ""
 }
@@ -63,12 +64,4 @@ func missing(from, in []string) (all []string) {
 		}
 	}
 	return all
-}
-
-// named shows the first of many names.
-func named(names []string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
 }

@@ -445,7 +445,7 @@ func (s *State) Warnings() (all []string) {
 		all = append(all, fmt.Sprintf("source %s: a generation waits for approval: %s; turnus inventory diff %s shows it", s.Source, s.Waiting.Why, s.Source))
 	}
 	if s.Total > 0 {
-		all = append(all, fmt.Sprintf("source %s: %d records are left out: %s", s.Source, s.Total, named(s.Left)))
+		all = append(all, fmt.Sprintf("source %s: %d records are left out: %s", s.Source, s.Total, core.Few(s.Left, maxNamed)))
 	}
 	return all
 }
