@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"io"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -28,6 +29,21 @@ const CheckpointPages = checkpointPages
 
 // RefusePlain does what Open does with a ring where it found no mark a moment ago.
 func (l *Ledger) RefusePlain(ctx context.Context) error { return l.refusePlain(ctx) }
+
+// PlanOfRuns says how SQLite reads a list of runs.
+func (l *Ledger) PlanOfRuns(ctx context.Context, s Scope, f RunFilter) (string, error) {
+	q, err := l.runsQuery(s, f)
+	if err != nil {
+		return "", err
+	}
+	rows, err := l.db.rows(ctx, `EXPLAIN QUERY PLAN `+q.text(runsHead, runsOrder, Page{}), q.args...)
+	steps, err := collect(rows, err, func(row scanner) (step string, err error) {
+		var id, parent, unused int
+		err = row.Scan(&id, &parent, &unused, &step)
+		return step, err
+	})
+	return strings.Join(steps, "\n"), err
+}
 
 // SetClock replaces the clock; before the ledger is used by others.
 func (l *Ledger) SetClock(now func() time.Time) { l.now = now }

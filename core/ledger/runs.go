@@ -122,20 +122,33 @@ type RunFilter struct {
 
 // Runs lists runs, newest first. next is the cursor of the page that follows, "" at the end.
 func (l *Ledger) Runs(ctx context.Context, s Scope, f RunFilter, p Page) (runs []Run, next string, err error) {
+	q, err := l.runsQuery(s, f)
+	if err != nil {
+		return nil, "", err
+	}
+	return list(ctx, l, q, p, listing[Run]{
+		what: "list runs", head: runsHead, order: runsOrder, scan: scanRun,
+		at:    func(r Run) cursor { return cursor{List: "runs", Key: []int64{r.Created.UnixMicro(), r.seq}} },
+		after: func(q *query, at cursor) { q.where("(created, seq) < (?, ?)", at.Key[0], at.Key[1]) },
+	})
+}
+
+const (
+	runsHead  = `SELECT ` + runColumns + ` FROM runs`
+	runsOrder = "created DESC, seq DESC"
+)
+
+func (l *Ledger) runsQuery(s Scope, f RunFilter) (*query, error) {
 	q := &query{d: l.db.dialect}
 	if f.Touched && !s.all {
 		q.conds = append(q.conds, "("+q.anyOf("tenant", s.tenants)+" OR EXISTS (SELECT 1 FROM jobs j WHERE j.run = runs.seq AND "+q.anyOf("j.tenant", s.tenants)+"))")
 	} else {
 		s.filter(q, "tenant")
 	}
-	if err := f.apply(q); err != nil {
-		return nil, "", err
+	if f.Phase != "" && f.Phase != PhaseFinished {
+		q.where("phase <> 'finished'") // the index of phases has no other runs
 	}
-	return list(ctx, l, q, p, listing[Run]{
-		what: "list runs", head: `SELECT ` + runColumns + ` FROM runs`, order: "created DESC, seq DESC", scan: scanRun,
-		at:    func(r Run) cursor { return cursor{List: "runs", Key: []int64{r.Created.UnixMicro(), r.seq}} },
-		after: func(q *query, at cursor) { q.where("(created, seq) < (?, ?)", at.Key[0], at.Key[1]) },
-	})
+	return q, f.apply(q)
 }
 
 func (f RunFilter) apply(q *query) error {

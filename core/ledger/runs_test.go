@@ -265,6 +265,8 @@ func testRunList(t *testing.T, b *backend) {
 		{"a tenant with quotes", ledger.Tenants("a'; --", `"`), ledger.RunFilter{}, ""},
 		{"playbook", ledger.AllTenants(), ledger.RunFilter{Playbook: "backup"}, "r5 r3 r1"},
 		{"phase", ledger.AllTenants(), ledger.RunFilter{Phase: ledger.PhaseFinished}, "r1"},
+		{"phase of others", ledger.AllTenants(), ledger.RunFilter{Phase: ledger.PhaseQueued}, "r5 r4 r3 r2 r0"},
+		{"phase in a tenant", ledger.Tenants("a"), ledger.RunFilter{Phase: ledger.PhaseQueued, Host: "host-3"}, ""},
 		{"outcome", ledger.AllTenants(), ledger.RunFilter{Outcome: core.Failed}, "r1"},
 		{"host", ledger.AllTenants(), ledger.RunFilter{Host: "host-1"}, "r1"},
 		{"since", ledger.AllTenants(), ledger.RunFilter{Since: start.Add(time.Hour)}, "r5 r4 r3 r2"},
@@ -401,5 +403,25 @@ func testScope(t *testing.T, b *backend) {
 	}
 	if got := count(ledger.AllTenants()); got != [5]int{1, 1, 1, 1, 4} {
 		t.Errorf("the provider sees %v", got)
+	}
+}
+
+// A list of runs in a phase reads those alone, in the order of the list. Control: most runs are
+// finished, and are read as they were created.
+func TestRunsInAPhaseAreReadAlone(t *testing.T) {
+	l := open(t, ledger.Memory)
+	for _, c := range []struct {
+		scope ledger.Scope
+		phase ledger.Phase
+		want  string
+	}{
+		{ledger.AllTenants(), ledger.PhaseStopped, "SEARCH runs USING INDEX runs_phase (phase=?)"},
+		{ledger.Tenants("a"), ledger.PhaseStopped, "SEARCH runs USING INDEX runs_phase (phase=?)"},
+		{ledger.AllTenants(), ledger.PhaseFinished, "SCAN runs USING INDEX runs_created"},
+	} {
+		plan, err := l.PlanOfRuns(t.Context(), c.scope, ledger.RunFilter{Phase: c.phase})
+		if err != nil || !strings.Contains(plan, c.want) || strings.Contains(plan, "TEMP B-TREE") {
+			t.Errorf("%s: %s, %v: expected %s", c.phase, plan, err, c.want)
+		}
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -106,4 +109,36 @@ func TestLabTheTimelineInWordsIsNew(t *testing.T) {
 	return true;
 })()`)
 	waitFor(ctx, t, `document.getElementById("words").open && document.querySelector("#words p")?.textContent.includes("of 3000 hosts done") && document.querySelector("#words th[scope=row]").textContent.includes("<script>")`)
+}
+
+// Nothing of the page of a run moves while it loads, nor when its script takes over the grid and
+// cells change. When the grid is painted is printed, because it depends on the machine. Control: a
+// line above the page moves it.
+func TestLabNothingMovesWhileTheGridLoads(t *testing.T) {
+	b := &busyRun{newLargeRun(), make(chan api.Event)}
+	ctx := openRun(t, b)
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 6000)); err != nil { // only what can be seen moves
+		t.Fatal(err)
+	}
+	if err := chromedp.Do(ctx, chromedp.Reload()); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(ctx, t, `document.querySelector(".cells.pooled") !== null && window.html !== undefined`)
+	b.events <- api.Event{Event: "step_done", Job: "r1/7", Detail: &api.StepResult{Name: largeGrid().Steps[0].Name, Outcome: core.Failed}}
+	waitFor(ctx, t, `window.seen.get("7/0") === "F"`)
+	const painted = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(window.shifts)))))`
+	if moved := inPage[[]string](ctx, t, painted); len(moved) > 0 {
+		t.Errorf("it moved:\n%s", strings.Join(moved, "\n"))
+	}
+	at := inPage[[]float64](ctx, t, `[performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? -1, window.frames.rows, window.frames.pooled]`)
+	t.Logf("first paint after %.0f ms, the rows of the server after %.0f ms, those of the script after %.0f ms", at[0], at[1], at[2])
+	inPage[bool](ctx, t, `(() => {
+	const line = document.createElement("p");
+	line.style.height = "100px";
+	document.querySelector("main").prepend(line);
+	return true;
+})()`)
+	if moved := inPage[[]string](ctx, t, painted); len(moved) == 0 {
+		t.Error("a line above the page is not noticed")
+	}
 }

@@ -49,10 +49,19 @@ func (b *busyRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch keeps what the stream of a page brought, and how long its tasks took. The stream is the
-// page's own, without a worker.
+// watch keeps what the stream of a page brought, how long its tasks took, what moved, and when the
+// grid was in a frame. The stream is the page's own, without a worker.
 const watch = `delete window.SharedWorker; window.seen = new Map(); window.got = {cells: [], state: []}; window.long = [];
 new PerformanceObserver(l => window.long.push(...l.getEntries().map(e => e.duration))).observe({type: "longtask", buffered: true});
+window.shifts = [];
+new PerformanceObserver(l => window.shifts.push(...l.getEntries().map(e => e.value.toFixed(5) + ": " + e.sources.map(s => (s.node?.tagName ?? s.node?.data) + "#" + s.node?.id + " from " + s.previousRect.y + " to " + s.currentRect.y).join(", ")))).observe({type: "layout-shift", buffered: true});
+window.frames = {};
+const look = () => {
+  if (document.querySelector(".cells tbody tr")) window.frames.rows ??= performance.now();
+  if (document.querySelector(".cells.pooled")) window.frames.pooled ??= performance.now();
+  else requestAnimationFrame(look);
+};
+requestAnimationFrame(look);
 window.EventSource = class extends EventSource {
   constructor(url) {
     super(url);

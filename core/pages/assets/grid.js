@@ -132,7 +132,6 @@ export class Grid {
   // begins to follow a person.
   place() {
     this.table.tBodies[0].replaceChildren(this.before, ...this.rows.map((r) => r.row), this.after);
-    document.getElementById("more")?.remove();
     this.view.classList.add("pooled");
     this.view.addEventListener("scroll", () => this.soon(), { passive: true });
     const release = () => { if (this.late && !this.held()) this.choose(); };

@@ -40,10 +40,11 @@ function show() {
   dialog.showModal();
 }
 
-// A button says the keys, and turns them off and on.
+// A button says the keys, and turns them off and on. A page that has it already keeps its place.
 export function keysButton(beside, help) {
-  const button = document.createElement("button");
+  const button = beside.querySelector("button.scripted") ?? beside.appendChild(document.createElement("button"));
   button.type = "button";
+  button.disabled = false;
   const label = () => {
     button.textContent = off() ? "Keys are off" : `Keys: ${help}`;
     button.setAttribute("aria-pressed", String(!off()));
@@ -53,5 +54,4 @@ export function keysButton(beside, help) {
     label();
   });
   label();
-  beside.append(button);
 }

@@ -27,5 +27,5 @@ export function timesButton(beside) {
     localTimes(document);
   });
   label();
-  beside.append(button);
+  beside.firstElementChild.after(button); // where nothing moves
 }
