@@ -8,7 +8,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 ENGINE ?= podman
 # Of a package or an image. A release has one for each architecture of Linux; that of this machine
 # comes last, so that the engine's turnus:VERSION runs here.
-ARCH := $(shell $(GO) env GOHOSTARCH)
+ARCH = $(shell $(GO) env GOHOSTARCH)
 LINUX := $(patsubst linux/%,%,$(filter linux/%,$(PLATFORMS)))
 ARCHITECTURES = $(filter-out $(ARCH),$(LINUX)) $(filter $(ARCH),$(LINUX))
 IMAGE = dist/turnus-image-linux-$(ARCH).tar.gz

@@ -23,7 +23,7 @@ func made(t *testing.T, args ...string) (string, error) {
 // ENGINE leaves the images out, and the release then prints so.
 func TestReleaseHasTheImage(t *testing.T) {
 	const save, sums = "save turnus:v9 | gzip", "sha256sum turnus-*"
-	out, err := made(t, "-n", "release", "VERSION=v9", "ENGINE=sh")
+	out, err := made(t, "-n", "release", "VERSION=v9", "ENGINE=sh", "GO=go")
 	if err != nil {
 		t.Fatalf("make -n release: %v\n%s", err, out)
 	}
@@ -32,14 +32,14 @@ func TestReleaseHasTheImage(t *testing.T) {
 		t.Errorf("no checksums, or no image:\n%s", out)
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		for _, made := range []string{
+		for _, want := range []string{
 			"GOOS=linux GOARCH=" + arch + " go build -ldflags '-s -w -X github.com/turnus/turnus/cmd/turnus/settings.version=v9' -o dist/container/usr/bin/turnus",
 			"sh build --platform linux/" + arch, save + " -9 -n >dist/turnus-image-linux-" + arch + ".tar.gz",
 			"GOOS=linux GOARCH=" + arch + " go build -ldflags '-s -w -X github.com/turnus/turnus/cmd/turnus/settings.version=v9' -o dist/package/turnus",
 			`ARCH=` + arch + " \\\n", `--target "dist/turnus_9_` + arch + `.deb"`,
 		} {
-			if !strings.Contains(before, made) {
-				t.Errorf("%s: expected %q before the checksums:\n%s", arch, made, out)
+			if !strings.Contains(before, want) {
+				t.Errorf("%s: expected %q before the checksums:\n%s", arch, want, out)
 			}
 		}
 	}
