@@ -35,6 +35,7 @@ type WindowWork struct {
 	Playbook string       `json:"playbook"`
 	Hosts    int          `json:"hosts" doc:"that it selects, and that wait for the set"`
 	Need     core.Seconds `json:"need_seconds,omitempty" doc:"time that must be left in the window of a host, rollback included; absent where it is not known"`
+	Took     core.Seconds `json:"took_seconds,omitempty" doc:"what its steps that wait for the set took on a host in recent runs: the sum of their medians; absent while one of them was measured on fewer than 10 hosts"`
 	Rescue   bool         `json:"rescue" doc:"each of its steps that wait for the set is in a group with a rescue, which runs when the step fails; also if the first to wait has a job type that undoes its own failure"`
 }
 

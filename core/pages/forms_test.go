@@ -86,11 +86,11 @@ func TestEachFormHasTheMarkOfItsPerson(t *testing.T) {
 		t.Errorf("%d forms: the pages have more", found)
 	}
 	f, web, browser := service(t, "*", "admin")
-	has := `<input type="hidden" name="as" value="` + who{Name: "ann", Tenant: "*"}.Mark() + `">`
+	field := `<input type="hidden" name="as" value="` + who{Name: "ann", Tenant: "*"}.Mark() + `">`
 	check := func(what, text string) {
 		t.Helper()
-		if n := strings.Count(text, `method="post"`); n == 0 || strings.Count(text, has) != n || strings.Contains(text, unmarked) {
-			t.Errorf("%s: %d forms, %d with the mark: %s", what, n, strings.Count(text, has), text)
+		if n := strings.Count(text, `method="post"`); n == 0 || strings.Count(text, field) != n || strings.Contains(text, unmarked) {
+			t.Errorf("%s: %d forms, %d with the mark: %s", what, n, strings.Count(text, field), text)
 		}
 	}
 	for _, path := range append([]string{"/runs/r1"}, servicePages...) {

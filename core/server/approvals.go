@@ -36,7 +36,7 @@ func (s *Server) approvals() {
 // waitingShown is how many occurrences without an approval are shown of a place.
 const waitingShown = 10
 
-func (s *Server) listApprovals(_ context.Context, by caller, in *struct {
+func (s *Server) listApprovals(ctx context.Context, by caller, in *struct {
 	Page
 	Waiting bool `query:"waiting" doc:"only what waits for somebody: no approval holds, or a window of the next 60 days is not covered"`
 },
@@ -70,6 +70,10 @@ func (s *Server) listApprovals(_ context.Context, by caller, in *struct {
 	key := func(a api.WindowApproval) string { return a.Set + " " + a.Rule } // names have no blanks
 	slices.SortStableFunc(all, func(a, b api.WindowApproval) int { return strings.Compare(key(a), key(b)) })
 	items, next := pageOf(all, key, in.Page)
+	reads := tookReads
+	for i := range items {
+		s.addTook(ctx, items[i].Work, work[items[i].Set], &reads)
+	}
 	return listOf(items, next), nil
 }
 

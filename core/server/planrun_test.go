@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -132,6 +134,72 @@ steps:
 	b.apply(shared)
 	if all := want[struct{ Items []api.WindowApproval }](t, b.ask(b.token("acme", Viewer), "GET", "/v1/approvals", nil), http.StatusOK).Items; len(all) != 1 || all[0].Decides {
 		t.Errorf("a set that serves hosts of two tenants: %+v", all)
+	}
+}
+
+// Work has the time that its waiting steps took, from recent runs of the playbook's tenant, once
+// all of them were measured. Controls: runs of another tenant do not count, nor steps of another
+// name. A request reads a bounded number of playbooks, and each again after some time only.
+func TestWorkOfWindowsTook(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for range 4 { // of three hosts
+		b.ended(b.launch("acme", api.NewRun{}), 9*time.Minute)
+	}
+	const step = "{name: look, uses: command, needs: 25m, with: {run: uptime}}"
+	apply := func(tenant, steps string) {
+		project := tree()
+		project["playbooks/acme.yaml"] = "playbook: acme-patch\n" + tenant + "targets: host.customer == \"acme\"\nwindow: service\nsteps: [" + steps + "]\n"
+		b.apply(project)
+	}
+	viewer := b.token("acme", Viewer)
+	took := func() (all []core.Seconds) {
+		for _, w := range want[api.WindowSet](t, b.ask(viewer, "GET", "/v1/windows/acme-night", nil), http.StatusOK).Work {
+			all = append(all, w.Took)
+		}
+		for _, path := range []string{"/v1/windows", "/v1/approvals"} {
+			for _, one := range want[struct {
+				Items []struct{ Work []api.WindowWork }
+			}](t, b.ask(viewer, "GET", path, nil), http.StatusOK).Items {
+				for _, w := range one.Work {
+					all = append(all, w.Took)
+				}
+			}
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name, tenant, steps string
+		want                core.Seconds
+	}{
+		{"learned", "tenant: acme\n", step, 540},
+		{"a step that was not measured", "tenant: acme\n", step + ", " + strings.Replace(step, "look", "more", 1), 0},
+		{"of the provider", "", step, 0},
+	} {
+		apply(c.tenant, c.steps)
+		if all := took(); !slices.Equal(all, []core.Seconds{c.want, c.want, c.want, c.want}) { // a set, two of a list, an approval
+			t.Errorf("%s: %v, expected %v", c.name, all, c.want)
+		}
+	}
+	apply("tenant: acme\n", step)
+	for range 8 {
+		b.ended(want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", SkipNoWindow: true}), http.StatusCreated), time.Minute)
+	}
+	if all := took(); all[0] != 540 {
+		t.Errorf("read again within %v: %v", tookAge, all)
+	}
+	b.server.workTimes.mu.Lock()
+	for key, one := range b.server.workTimes.kept {
+		one.at = one.at.Add(-tookAge)
+		b.server.workTimes.kept[key] = one
+	}
+	b.server.workTimes.mu.Unlock()
+	if all := took(); all[0] == 540 {
+		t.Errorf("not read again after %v: %v", tookAge, all)
+	}
+	none := 0
+	if d := b.server.took(t.Context(), &wait{WindowWork: api.WindowWork{Playbook: "acme-patch"}, tenant: "acme", steps: []int{0}, calls: []playbooks.Step{{Name: "look", Uses: "other"}}}, &none); d != 0 || none != 0 {
+		t.Errorf("beyond the bound of a request: %v, %d", d, none)
 	}
 }
 

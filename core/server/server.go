@@ -104,6 +104,7 @@ type Server struct {
 	census      census
 	used        usedTime
 	changes     changes
+	workTimes   workTimes
 }
 
 // New registers all routes.

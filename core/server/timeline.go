@@ -84,8 +84,8 @@ func (s *Server) hostsOfWave(ctx context.Context, by caller, t *api.Timeline, sh
 		}
 	}
 	slices.SortStableFunc(done, func(a, b api.TimelineHost) int { return cmp.Compare(b.To.Sub(b.From), a.To.Sub(a.From)) })
-	all := append(open, done...)
-	shown := append([]api.TimelineHost{}, all[:min(len(all), timelineHosts)]...)
+	all := slices.Concat([]api.TimelineHost{}, open, done)
+	shown := all[:min(len(all), timelineHosts)]
 	jobs := make([]api.Job, len(shown))
 	for i, h := range shown {
 		jobs[i] = api.Job{Run: t.Run, Index: h.Index, Outcome: h.Outcome}

@@ -83,7 +83,7 @@ func windowsNamed(by caller, set *definitions.Set) map[string]bool {
 	return named
 }
 
-func (s *Server) listWindows(_ context.Context, by caller, in *struct{ Page }) (*list[api.WindowSet], error) {
+func (s *Server) listWindows(ctx context.Context, by caller, in *struct{ Page }) (*list[api.WindowSet], error) {
 	cal, hosts, err := s.windows(by)
 	if err != nil {
 		return nil, err
@@ -96,13 +96,15 @@ func (s *Server) listWindows(_ context.Context, by caller, in *struct{ Page }) (
 	items := make([]api.WindowSet, len(names))
 	now := time.Now()
 	cal.Warm(now, names...)
+	reads := tookReads
 	for i, name := range names {
 		items[i] = windowOf(cal, name, hosts[name], shownWork(work[name]), now, 1)
+		s.addTook(ctx, items[i].Work, work[name], &reads)
 	}
 	return listOf(items, next), nil
 }
 
-func (s *Server) getWindow(_ context.Context, by caller, in *struct {
+func (s *Server) getWindow(ctx context.Context, by caller, in *struct {
 	WindowPath
 	Count int `query:"count" minimum:"1" maximum:"100" default:"10" doc:"occurrences"`
 },
@@ -119,7 +121,9 @@ func (s *Server) getWindow(_ context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.WindowSet]{windowOf(cal, in.Set, n, shownWork(work[in.Set]), time.Now(), in.Count)}, nil
+	shown, reads := windowOf(cal, in.Set, n, shownWork(work[in.Set]), time.Now(), in.Count), tookReads
+	s.addTook(ctx, shown.Work, work[in.Set], &reads)
+	return &body[api.WindowSet]{shown}, nil
 }
 
 func (s *Server) explainWindow(_ context.Context, by caller, in *struct {
