@@ -8,19 +8,11 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/playbooks"
 )
 
-const withParams = `
-playbook: shop
-params:
-  release: {type: string, pattern: '\d+\.\d+', required: true, description: Version}
-  mode: {type: string, choices: [canary, full], default: canary}
-  port: {type: integer, min: 1, max: 65535, default: 80}
-  load: {type: number, default: 0.5}
-  drain: {type: boolean, default: false}
-  zones: {type: list, default: [a, b]}
-  db: {type: secret, default: shop.db}
+const withParams = "playbook: shop\n" + testparts.Params + `
 vars: {owner: ops}
 targets: params.mode == "full" || host.name == "web1"
 steps:
@@ -38,61 +30,37 @@ func parsed(t *testing.T, vars map[string]any) (*playbooks.Playbook, error) {
 // nothing else is converted.
 func TestParamValues(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name  string
-		given any
-		want  any // nil: refused
-	}{
-		{"release", "1.10", "1.10"},
-		{"release", 1.1, nil}, // it was 1.10
-		{"release", "1.10-rc1", nil},
-		{"release", "", nil},
-		{"mode", "full", "full"},
-		{"mode", "Full", nil},
-		{"mode", true, nil},
-		{"port", "8080", 8080},
-		{"port", 8080, 8080},
-		{"port", 8080.0, 8080},
-		{"port", json.Number("8080"), 8080},
-		{"port", 80.5, nil},
-		{"port", 0, nil},
-		{"port", "65536", nil},
-		{"port", "many", nil},
-		{"port", "", nil},
-		{"load", "0.25", 0.25},
-		{"load", 2, 2.0},
-		{"load", "NaN", nil},
-		{"load", "inf", nil},
-		{"drain", "true", true},
-		{"drain", false, false},
-		{"drain", "yes", nil},
-		{"drain", 1, nil},
-		{"zones", []any{"c"}, []any{"c"}},
-		{"zones", `["c","d"]`, []any{"c", "d"}},
-		{"zones", "c", nil},
-		{"zones", []any{1}, nil},
-		{"db", "shop.other", "shop.other"},
-		{"db", "hunter2 is my password", nil},
-		{"db", 5, nil},
-	} {
-		given := map[string]any{"release": "1.0", c.name: c.given}
-		p, err := parsed(t, given)
-		if c.want == nil {
-			var diags playbooks.Diagnostics
-			if !errors.As(err, &diags) || len(diags) != 1 || diags[0].Line == 0 || !strings.Contains(err.Error(), "param \""+c.name+"\"") || !strings.Contains(err.Error(), "expected") {
-				t.Errorf("%s = %#v: %v", c.name, c.given, err)
+	rows := append(testparts.ParamRows(),
+		testparts.ParamRow{Name: "port", JSON: 8080.0, Want: 8080},
+		testparts.ParamRow{Name: "port", JSON: json.Number("8080"), Want: 8080},
+		testparts.ParamRow{Name: "port", Text: "0", JSON: 0, Says: "expected"},
+		testparts.ParamRow{Name: "load", Text: "inf", Says: "expected"})
+	for _, c := range rows {
+		for _, v := range []any{c.Text, c.JSON} {
+			if v == nil || v == "" && c.JSON != "" { // no value: see TestParamsOfALaunch
+				continue
 			}
-			if err != nil && strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the error shows what may be a secret: %v", err)
+			p, err := parsed(t, map[string]any{"release": "1.0", c.Name: v})
+			if c.Name == "relase" { // CheckVars refuses it
+				continue
 			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s = %#v: %v", c.name, c.given, err)
-			continue
-		}
-		if got := p.Values()[c.name]; !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s = %#v: %#v, expected %#v", c.name, c.given, got, c.want)
+			if c.Says != "" {
+				var diags playbooks.Diagnostics
+				if !errors.As(err, &diags) || len(diags) != 1 || diags[0].Line == 0 || !strings.Contains(err.Error(), "param \""+c.Name+"\"") || !strings.Contains(err.Error(), c.Says) {
+					t.Errorf("%s = %#v: %v", c.Name, v, err)
+				}
+				if err != nil && strings.Contains(err.Error(), "hunter2") {
+					t.Errorf("the error shows what may be a secret: %v", err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s = %#v: %v", c.Name, v, err)
+				continue
+			}
+			if got := p.Values()[c.Name]; !reflect.DeepEqual(got, c.Want) {
+				t.Errorf("%s = %#v: %#v, expected %#v", c.Name, v, got, c.Want)
+			}
 		}
 	}
 }
