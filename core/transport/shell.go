@@ -50,7 +50,7 @@ set -- $(LC_ALL=C ls -ldn "./$b")
 fi
 `
 
-// leaveFolder removes what is left of the upload, also if a signal ends the script: it ignores a
+// leaveFolder removes the rest of the upload, also if a signal ends the script: it ignores a
 // second one, and so do its programs. The signal may come between the steps of takePrivate. PIPE
 // comes if nobody reads the output any more and the shell reports that a program was terminated.
 const leaveFolder = `leave() {
@@ -74,9 +74,9 @@ l=$1; m=u=$(bits 2-4),g=$(bits 5-7),o=$(bits 8-10)
 fi
 `, newMode)
 
-// sweepScript removes part files of uploads to $t that were cut: of an older fence, whose worker the
-// host refuses from now on, and of another queue after a day without a byte. It starts a program
-// only if there is one. A folder of takePrivate that is left has the part or its copy in it.
+// sweepScript removes part files of uploads to $t that were cut: of an older fence, whose worker
+// the host refuses from now on, and of another queue after a day without a byte. It starts a
+// program only if there is one. A folder that takePrivate made has the part or its copy in it.
 func sweepScript(fence Fence, host string) string {
 	if fence.Queue == "" {
 		return ""

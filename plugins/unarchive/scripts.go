@@ -42,8 +42,9 @@ exit 0
 
 // doScript unpacks to $n, which only this login can enter, checks what it got, and puts it in the
 // place of the old folder. Names are read from the list of the archive. Links are checked where
-// they lie: no list says exactly what they are. A signal ends the script at any moment: leave ignores
-// a second one, and so do its programs. Then the old folder is at its place, or the new one is whole.
+// they lie: no list says exactly what they are. A signal ends the script at any moment: leave
+// ignores a second one, and so do its programs. Then the old folder is at its place, or the new one
+// is whole.
 const doScript = sumScript + `umask 022
 refuse() { echo "$1" >&2; exit 65; }
 fail() { echo "$1" >&2; exit 1; }
