@@ -101,7 +101,7 @@ type everydayLab struct {
 	supervisor *host.Supervisor
 	key, files string
 	root, ops  core.Host
-	gated      core.Host // root, whose programs begin by gate
+	latched    core.Host // root, whose programs begin by latch
 	fence      uint64    // of the last call
 }
 
@@ -127,12 +127,12 @@ git init -q /srv/up; cd /srv/up; echo one >f; git add f; git commit -qm one; git
 			t.Fatal(err)
 		}
 	}
-	lab(t, l.m, "cat >/opt/gate.sh <<'END'\n"+gate+`END
-chmod 755 /opt/gate.sh; mkdir /opt/gate; mkfifo -m 666 /opt/held /opt/release
-for p in /usr/sbin/* /usr/bin/*; do ln -sf /opt/gate.sh "/opt/gate/${p##*/}"; done`)
+	lab(t, l.m, "cat >/opt/latch.sh <<'END'\n"+latch+`END
+chmod 755 /opt/latch.sh; mkdir /opt/latch; mkfifo -m 666 /opt/held /opt/release
+for p in /usr/sbin/* /usr/bin/*; do ln -sf /opt/latch.sh "/opt/latch/${p##*/}"; done`)
 	s := servers.StartSSHD(t, servers.Inside(0, l.m.Server()...), servers.SSHDConfig("AuthorizedKeysFile /opt/lab_keys"))
-	gated := servers.StartSSHD(t, servers.Inside(0, l.m.Server()...), servers.SSHDConfig("AuthorizedKeysFile /opt/lab_keys", "SetEnv PATH=/opt/gate:/usr/sbin:/usr/bin:/sbin:/bin"))
-	l.gated = gated.Host("m1")
+	latched := servers.StartSSHD(t, servers.Inside(0, l.m.Server()...), servers.SSHDConfig("AuthorizedKeysFile /opt/lab_keys", "SetEnv PATH=/opt/latch:/usr/sbin:/usr/bin:/sbin:/bin"))
+	l.latched = latched.Host("m1")
 	l.server, l.supervisor, l.root = s, supervised(t, key), s.Host("m1")
 	l.ops = l.root
 	l.ops.SSH.User = "ops"
@@ -249,10 +249,10 @@ func (l *everydayLab) killed(t *testing.T, s everyday, want string, state func()
 	}
 }
 
-// gate begins each program of a command. While /opt/at exists it counts them: the program of that
+// latch begins each program of a command. While /opt/at exists it counts them: the program of that
 // number says that it is held, and begins no more. One that ignores SIGTERM, as all that a trap
 // starts, would be held until the host kills it: it is not counted.
-const gate = `#!/bin/sh
+const latch = `#!/bin/sh
 while read -r key ignored; do [ $key != SigIgn: ] || break; done </proc/$$/status
 case $ignored in *[4567cdef]???) ignores=1 ;; *) ignores= ;; esac
 if [ -z "$ignores" ] && read -r at 2>/dev/null </opt/at; then
@@ -268,7 +268,7 @@ exit 127
 `
 
 // killedAtWork kills the worker while a program of its commands is held on the host: up to four of
-// them, spread over all. What they were about is half done then, and the host still works on it.
+// them, spread over all. The host still works then, and has done a part.
 func (l *everydayLab) killedAtWork(t *testing.T, s everyday, want string, state func() string) {
 	t.Helper()
 	raw, err := json.Marshal(s.with)
@@ -277,7 +277,7 @@ func (l *everydayLab) killedAtWork(t *testing.T, s everyday, want string, state 
 	}
 	start := func(at int) *labWorker {
 		lab(t, l.m, s.before+fmt.Sprintf("\nrm -rf /run/turnus /opt/turn; mkdir -m 700 /run/turnus; mkdir -m 777 /opt/turn; echo %d >/opt/at", at))
-		return startWorker(t, labOrder{Type: s.uses, Key: l.key, Host: l.gated, Params: raw, Files: l.files, Fence: l.next()})
+		return startWorker(t, labOrder{Type: s.uses, Key: l.key, Host: l.latched, Params: raw, Files: l.files, Fence: l.next()})
 	}
 	w := start(0)
 	err = w.cmd.Wait()

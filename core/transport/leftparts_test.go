@@ -37,7 +37,7 @@ func leavePart(t *testing.T, p *Pool, h core.Host, put Put) (part string) {
 }
 
 // The upload that follows a killed worker's removes its part file, also if it fails itself: the
-// part may fill the disk. Parts that may belong to an upload under way stay, and so do other files.
+// part may fill the disk. Other files stay, and so does a part that may be of an upload under way.
 func TestPutRemovesThePartsOfOlderFences(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*testing.T) (core.Host, *Pool){"SFTP": func(t *testing.T) (core.Host, *Pool) {

@@ -50,9 +50,9 @@ set -- $(LC_ALL=C ls -ldn "./$b")
 fi
 `
 
-// leaveFolder removes the rest of the upload, also if a signal ends the script: it ignores a second
-// one, and so do its programs. The signal may come between the steps of takePrivate. PIPE comes if
-// nobody reads the output any more and the shell reports that a program was terminated.
+// leaveFolder removes the rest of the upload, also if a signal ends the script: it ignores a
+// second one, and so do its programs. The signal may come between the steps of takePrivate. PIPE
+// comes if nobody reads the output any more and the shell reports that a program was terminated.
 const leaveFolder = `leave() {
 trap '' HUP INT TERM PIPE
 rm -f -- "./$b" "./$b.old" "$up/$b"
@@ -76,7 +76,7 @@ fi
 
 // sweepScript removes part files of uploads to $t that were cut: of an older fence, whose worker
 // the host refuses from now on, and of another queue after a day without a byte. It starts a
-// program only if there is one. A folder that takePrivate left has the part or its copy in it.
+// program only if there is one. A folder that takePrivate made has the part or its copy in it.
 func sweepScript(fence Fence, host string) string {
 	if fence.Queue == "" {
 		return ""

@@ -57,7 +57,7 @@ func TestPutValidatesTheNewFile(t *testing.T) {
 	}
 }
 
-// Simulated hosts run the command too.
+// Simulated hosts also run the command.
 func TestSimulatedHostsValidateTheNewFile(t *testing.T) {
 	f, err := fleet.Start(testContext(t), fleet.Config{Hosts: 1})
 	if err != nil {

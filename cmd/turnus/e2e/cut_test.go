@@ -436,12 +436,13 @@ const byChance = 4
 // the ledger and the rest of the world are as after the commit before them, which is cut also.
 var recordsOutside = []string{"(*Ledger).recordGroup", "(*Ledger).KeepOnce", "(*Ledger).finishNotification"}
 
-// turnus up dies behind the first commit of each function of its ledger, behind each change of a run
-// by people, before what it records of the world, and in its second life behind each commit until
-// it has recovered. After the next start each run ends, and hosts saw each step once or are lost.
-// Each of two handlers follows the last change, one host called the step with once, and the schedule
-// triggered once. People are notified, and what they did is done once. No list names the commits,
-// which are those that SQLite makes. A function of the ledger that makes none here fails the test.
+// turnus up dies behind the first commit of each function of its ledger, behind each change of a
+// run by people, before what it records of the world, and in its second life behind each commit
+// until it has recovered. After the next start each run ends, and hosts saw each step once or are
+// lost. Each of two handlers follows the last change, one host called the step with once, and the
+// schedule triggered once. People are notified, and what they did is done once. No list names the
+// commits, which are those that SQLite makes. A function of the ledger that makes none here fails
+// the test.
 func TestLabUpKilledAtEachCommit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()
