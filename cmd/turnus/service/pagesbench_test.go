@@ -103,7 +103,7 @@ var siteDetails = func() (all [2][]byte) {
 }()
 
 // benchJobs is how many host tasks are recorded before pages are measured;
-// TURNUS_BENCH_JOBS=1000000 for the figures.
+// TURNUS_BENCH_JOBS=1000000 for the real thing.
 func benchJobs() int {
 	if n, err := strconv.Atoi(os.Getenv("TURNUS_BENCH_JOBS")); err == nil && n > 0 {
 		return n
