@@ -144,10 +144,11 @@ func (s *Server) addTook(ctx context.Context, work []api.WindowWork, waits []wai
 // took returns the sum of the medians of the steps that wait, in the runs of the playbook's tenant;
 // 0 if one is not known. It is a hint: while the ledger does not answer, windows have none.
 func (s *Server) took(ctx context.Context, w *wait, reads *int) time.Duration {
-	key := w.tenant + "\x00" + w.Playbook
+	of := []string{w.tenant, w.Playbook}
 	for _, i := range w.steps {
-		key += "\x00" + w.calls[i].Name + "\x00" + w.calls[i].Uses
+		of = append(of, w.calls[i].Name, w.calls[i].Uses)
 	}
+	key := strings.Join(of, "\x00")
 	t := &s.workTimes
 	t.mu.Lock()
 	last := t.kept[key]

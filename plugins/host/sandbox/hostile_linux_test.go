@@ -107,7 +107,7 @@ func sharedAttack(targets []string) error {
 
 func messageAttack(targets []string) error {
 	var b message
-	_, _, err := unix.Syscall6(unix.SYS_MSGRCV, uintptr(number(targets)), uintptr(unsafe.Pointer(&b)), unsafe.Sizeof(b.text), 0, ipcNoWait, 0) //nolint:gosec // as the kernel takes it
+	_, _, err := unix.Syscall6(unix.SYS_MSGRCV, uintptr(number(targets)), uintptr(unsafe.Pointer(&b)), unsafe.Sizeof(b.text), 0, ipcNoWait, 0)
 	if err != 0 {
 		return err
 	}

@@ -157,7 +157,7 @@ func messageTarget(t *testing.T, _ *scene) []string {
 	}
 	t.Cleanup(func() { _, _, _ = unix.Syscall(unix.SYS_MSGCTL, id, ipcRemove, 0) })
 	b := message{kind: 1, text: [len(secret)]byte([]byte(secret))}
-	if _, _, err := unix.Syscall6(unix.SYS_MSGSND, id, uintptr(unsafe.Pointer(&b)), unsafe.Sizeof(b.text), 0, 0, 0); err != 0 { //nolint:gosec // as the kernel takes it
+	if _, _, err := unix.Syscall6(unix.SYS_MSGSND, id, uintptr(unsafe.Pointer(&b)), unsafe.Sizeof(b.text), 0, 0, 0); err != 0 {
 		t.Fatal(err)
 	}
 	return []string{strconv.Itoa(int(id))}
@@ -180,7 +180,7 @@ func semaphoreTarget(t *testing.T, _ *scene) []string {
 // addToSemaphore does not wait.
 func addToSemaphore(id int, n int16) error {
 	b := struct{ at, n, flags int16 }{0, n, ipcNoWait}
-	if _, _, err := unix.Syscall(unix.SYS_SEMOP, uintptr(id), uintptr(unsafe.Pointer(&b)), 1); err != 0 { //nolint:gosec // as the kernel takes it
+	if _, _, err := unix.Syscall(unix.SYS_SEMOP, uintptr(id), uintptr(unsafe.Pointer(&b)), 1); err != 0 {
 		return err
 	}
 	return nil
