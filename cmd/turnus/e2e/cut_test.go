@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -13,13 +14,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
@@ -43,12 +44,17 @@ type cutting struct {
 	*lab
 	dir string // of this cut: project, data and traces
 	point
-	run  string // as accepted
-	once bool   // the schedule was accepted
+	receiver *receiver
+	runs     map[string]string // by key, as accepted
+	known    map[string]bool   // keys that this life was asked for
+	asked    time.Time         // the last step
+	once     bool              // the schedule was accepted
+	weighed  bool              // so was the weight of a run
 }
 
 // point is where it dies.
 type point struct {
+	again bool   // in its second life: the first is killed while hosts are at work
 	at    int    // this commit; 0: it does not die
 	in    string // the commit is counted in this function of the ledger; empty: in all
 	after bool   // the commit, not before it
@@ -59,12 +65,15 @@ func (p point) String() string {
 	if p.after {
 		when = "after"
 	}
+	if p.again {
+		when = "recovery " + when
+	}
 	return strings.TrimSpace(fmt.Sprintf("cut %s commit %d %s", when, p.at, p.in))
 }
 
 func (l *lab) cutting(t *testing.T, at point) *cutting {
 	t.Helper()
-	c := &cutting{lab: &lab{t: t, fleet: l.fleet, env: slices.Clone(l.env), trace: true}, point: at}
+	c := &cutting{lab: &lab{t: t, fleet: l.fleet, env: append(slices.Clone(l.env), "GOGC=400"), trace: true}, point: at, receiver: newReceiver(t), runs: map[string]string{}}
 	c.dir = filepath.Join(l.dir, strings.NewReplacer(" ", "-", "(*", "", ")", "").Replace(at.String()))
 	c.lab.dir = c.dir
 	if err := os.MkdirAll(filepath.Join(c.dir, "ops", "playbooks"), 0o700); err != nil {
@@ -72,20 +81,30 @@ func (l *lab) cutting(t *testing.T, at point) *cutting {
 	}
 	var hosts strings.Builder
 	for i := range cutHosts {
-		fmt.Fprintf(&hosts, "  h%d: {address: 127.0.0.1}\n", i)
+		ms := 20
+		if at.again && i > 0 { // the second wave is at work until the service is killed
+			ms = 600_000
+		}
+		fmt.Fprintf(&hosts, "  h%d: {address: 127.0.0.1, vars: {ms: %d}}\n", i, ms)
 	}
 	c.file("ops/inventory.yaml", "hosts:\n"+hosts.String())
 	c.file("ops/playbooks/all.yaml", fmt.Sprintf(`playbook: all
 targets: true
 strategy: {waves: [1, 100%%]}
 steps:
-  - {name: change, uses: lab.hold, notify: [follow], with: {file: %[1]s/change, ms: 20}}
+  - {name: change, uses: lab.hold, notify: [follow], with: {file: %[1]s/change, ms: "${{ host.vars.ms }}"}}
   - {name: second, uses: lab.hold, notify: [follow, last], with: {file: %[1]s/second, ms: 20}}
 handlers:
   - {name: follow, uses: lab.hold, with: {file: %[1]s/follow, ms: 20}}
   - {name: last, uses: lab.hold, with: {file: %[1]s/last, ms: 20}}
 `, c.dir))
-	c.file("ops/playbooks/once.yaml", fmt.Sprintf("playbook: once\ntargets: true\nsteps:\n  - {uses: lab.trace, with: {file: %s/once, ms: 20}}\n", c.dir))
+	c.file("ops/playbooks/once.yaml", fmt.Sprintf(`playbook: once
+targets: true
+steps:
+  - {uses: lab.trace, with: {file: %[1]s/once, ms: 20}}
+  - {name: single, once: true, uses: lab.trace, with: {file: %[1]s/single, ms: 20}}
+`, c.dir))
+	c.file("ops/playbooks/short.yaml", fmt.Sprintf("playbook: short\ntargets: true\nsteps:\n  - {uses: lab.trace, with: {file: %s/short, ms: 20}}\n", c.dir))
 	return c
 }
 
@@ -93,7 +112,7 @@ handlers:
 // listened.
 func (c *cutting) up(dies bool) (*process, *client.Client) {
 	c.t.Helper()
-	args := slices.Concat([]string{"up", "--data", filepath.Join(c.dir, "data"), "--project", filepath.Join(c.dir, "ops"), "--listen", "127.0.0.1:0", "--context", ""}, c.pluginFlags())
+	args := slices.Concat([]string{"up", "--data", filepath.Join(c.dir, "data"), "--project", filepath.Join(c.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "", "--notify", c.receiver.URL}, c.pluginFlags())
 	env := c.env
 	if dies {
 		cut, err := cutBinary()
@@ -106,6 +125,7 @@ func (c *cutting) up(dies bool) (*process, *client.Client) {
 			c.env = append(c.env, "CUT_AFTER=1")
 		}
 	}
+	c.known = map[string]bool{}
 	p := c.start(args...)
 	c.under, c.env = nil, env
 	until(c.t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
@@ -125,9 +145,34 @@ func (c *cutting) up(dies bool) (*process, *client.Client) {
 	return p, ask
 }
 
-// step asks for what is not there yet, and reports whether all has ended. A run that is held,
-// because nobody knows what its hosts saw, is cancelled. An error is of a service that has died.
+// create asks for a run, once in each life of the service, and returns what it is now.
+func (c *cutting) create(ctx context.Context, ask *client.Client, key string, r api.NewRun) (api.Run, error) {
+	if !c.known[key] {
+		run, err := ask.CreateRun(ctx, key, r)
+		if err != nil {
+			return run, err
+		}
+		if had := c.runs[key]; had != "" && run.ID != had {
+			c.t.Errorf("%s: run %s was accepted, and now it is %s", c.point, had, run.ID)
+		}
+		c.runs[key], c.known[key] = run.ID, true
+	}
+	return ask.Run(ctx, c.runs[key])
+}
+
+func over(r api.Run) bool { return r.Ended != (time.Time{}) }
+
+// stepEvery is how often what there is is read: each reading costs the service as much as a job.
+const stepEvery = 100 * time.Millisecond
+
+// step asks for what is not there yet, one after the other, and reports whether all has ended. A
+// run that is held, because nobody knows what its hosts saw, is cancelled. An error is of a service
+// that has died.
 func (c *cutting) step(ask *client.Client) (ended bool, err error) {
+	if time.Since(c.asked) < stepEvery {
+		return false, nil
+	}
+	c.asked = time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if !c.once {
@@ -141,18 +186,21 @@ func (c *cutting) step(ask *client.Client) (ended bool, err error) {
 		}
 		c.once = true
 	}
-	run, err := ask.CreateRun(ctx, "k", api.NewRun{Playbook: "all"})
+	notices, err := ask.Notifications(ctx, client.NotificationFilter{}, client.Page{})
 	if err != nil {
 		return false, err
 	}
-	if c.run != "" && run.ID != c.run {
-		c.t.Errorf("%s: run %s was accepted, and now it is %s", c.point, c.run, run.ID)
+	if done, err := c.people(ctx, ask, notices.Items); err != nil || !done {
+		return false, err
 	}
-	c.run = run.ID
-	if run, err = ask.Run(ctx, run.ID); err != nil {
+	run, err := c.create(ctx, ask, "all", api.NewRun{Playbook: "all"})
+	if err != nil {
 		return false, err
 	}
 	if run.Phase == api.Paused {
+		if c.again && run.Live == nil { // the queue does not have it again, and all before that is to be cut
+			return false, nil
+		}
 		_, err := ask.CancelRun(ctx, run.ID, "a job of it may have begun")
 		return false, err
 	}
@@ -160,8 +208,47 @@ func (c *cutting) step(ask *client.Client) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	over := func(r api.Run) bool { return r.Ended != (time.Time{}) }
-	return over(run) && len(fired.Items) > 0 && !slices.ContainsFunc(fired.Items, func(r api.Run) bool { return !over(r) }), nil
+	waits := func(n api.Notification) bool { return n.State == string(ledger.NotificationWaiting) }
+	return over(run) && len(fired.Items) > 0 && !slices.ContainsFunc(fired.Items, func(r api.Run) bool { return !over(r) }) &&
+		!slices.ContainsFunc(notices.Items, waits), nil
+}
+
+// killedAtWork runs a service until its second wave is at work, and kills it. Each call of what it
+// returns puts the data of that moment in place again, for a second life.
+func (l *lab) killedAtWork(t *testing.T) func(*testing.T, point) *cutting {
+	t.Helper()
+	first := l.cutting(t, point{again: true})
+	p, ask := first.up(false)
+	until(t, "the second wave to be at work", func() bool {
+		_, _ = first.step(ask)
+		return len(executions(t, filepath.Join(first.dir, "change"))) > 1
+	})
+	p.kill()
+	kept := first.dir + "-kept"
+	copyFolder(t, first.dir, kept)
+	came := first.receiver.all()
+	return func(t *testing.T, at point) *cutting {
+		t.Helper()
+		copyFolder(t, kept, first.dir)
+		c := *first
+		c.lab = &lab{t: t, dir: first.dir, fleet: l.fleet, env: first.env, trace: true}
+		c.point, c.receiver, c.runs = at, newReceiver(t), maps.Clone(first.runs)
+		for id, bodies := range came {
+			c.receiver.came[id] = slices.Clone(bodies)
+		}
+		return &c
+	}
+}
+
+// copyFolder puts a copy of a folder, with all modes, in the place of another.
+func copyFolder(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // cut runs the service until it dies or all has ended, starts it again, and judges what hosts saw.
@@ -204,7 +291,18 @@ func (c *cutting) cut() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	problems := cutProblems(list(c.run), c.seenSteps(), left)
+	problems, err := c.peopleProblems(ctx, ask)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	problems = append(problems, cutProblems(list(c.runs["all"]), c.seenSteps(), left)...)
+	var callers []string
+	for _, e := range executions(c.t, filepath.Join(c.dir, "single")) {
+		callers = append(callers, e.host)
+	}
+	if len(slices.Compact(callers)) != 1 {
+		problems = append(problems, fmt.Sprintf("%v called the step with once, expected one host", callers))
+	}
 	if len(fired.Items) != 1 {
 		problems = append(problems, fmt.Sprintf("the schedule launched %d runs, expected one", len(fired.Items)))
 	} else {
@@ -227,6 +325,17 @@ func (c *cutting) commits() []string {
 		c.t.Fatal(err)
 	}
 	return strings.Fields(string(b))
+}
+
+// recovery are the functions of the ledger that committed in a second life, from its first claim
+// until the run whose hosts were at work was cancelled.
+func (c *cutting) recovery() []string {
+	commits := c.commits()
+	from, to := slices.Index(commits, "(*Ledger).claim"), slices.Index(commits, "(*Ledger).CancelAll")
+	if from < 0 || to < from {
+		c.t.Fatalf("%s: no run is claimed and then cancelled: %v", c.point, commits)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(commits[from : to+1])))
 }
 
 // notifies are the handlers that the steps of the playbook notify.
@@ -314,14 +423,22 @@ func TestLabCutProblemsAreNoticed(t *testing.T) {
 	}
 }
 
-// cutFor bounds the lab: after each function of the ledger was cut at its first commit, it takes a
-// part of all commits, in an order that changes.
-const cutFor = 40 * time.Second
+// byChance is how many of the other commits are cut each time. Which they are changes, and so does
+// what is at work beside them.
+const byChance = 4
 
-// turnus up dies at each commit of its ledger, before and after it. After the next start each run
-// ends, and hosts saw each step once or are lost. Each of two handlers follows the last change, and
-// the schedule triggered once. No list names the commits, which are those that SQLite makes. A
-// function of the ledger that makes none here fails the test.
+// recordsOutside are the functions that record what happened outside of the ledger: on a host, at a
+// receiver. Before their commit that has happened, and the ledger does not have it. Before others
+// the ledger and the rest of the world are as after the commit before them, which is cut also.
+var recordsOutside = []string{"(*Ledger).recordGroup", "(*Ledger).KeepOnce", "(*Ledger).finishNotification"}
+
+// turnus up dies behind the first commit of each function of its ledger, behind each change of a
+// run by people, before it records what happened outside, and in its second life behind each commit
+// until it has recovered. After the next start each run ends, and hosts saw each step once or are
+// lost. Each of two handlers follows the last change, one host called the step with once, and the
+// schedule triggered once. People are notified, and what they did is done once. No list names the
+// commits, which are those that SQLite makes. A function of the ledger that makes none here fails
+// the test.
 func TestLabUpKilledAtEachCommit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()
@@ -329,35 +446,49 @@ func TestLabUpKilledAtEachCommit(t *testing.T) {
 	whole.cut()
 	commits := whole.commits()
 	functions := slices.Compact(slices.Sorted(slices.Values(commits)))
-	for _, problem := range uncut(transactions(t), functions) {
+	secondLife := l.killedAtWork(t)
+	again := secondLife(t, point{again: true})
+	again.cut()
+	recovery := again.recovery()
+	for _, problem := range uncut(transactions(t), slices.Concat(functions, recovery)) {
 		t.Error(problem)
 	}
-	var points []point
-	for _, name := range functions {
-		points = append(points, point{1, name, false}, point{1, name, true})
+	var points, others []point
+	had := map[string]int{}
+	for _, name := range commits {
+		had[name]++
+		before, after := point{at: had[name], in: name}, point{at: had[name], in: name, after: true}
+		first, byPeople := had[name] == 1, name == "(*Ledger).change"
+		for p, always := range map[point]bool{after: first || byPeople, before: first && slices.Contains(recordsOutside, name)} {
+			if always {
+				points = append(points, p)
+			} else {
+				others = append(others, p)
+			}
+		}
 	}
-	always := len(points)
-	for _, i := range rand.Perm(2 * len(commits)) {
-		points = append(points, point{1 + i/2, "", i%2 == 1})
-	}
+	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	chosen := min(byChance, len(others))
+	points, others = append(points, others[:chosen]...), others[chosen:]
 	cuts := make(chan int, len(points))
 	for i := range points {
 		cuts <- i
 	}
 	close(cuts)
-	began, done := time.Now(), atomic.Int64{}
+	began := time.Now()
 	t.Cleanup(func() {
-		t.Logf("%d of %d cuts at %d commits of %v in %v", done.Load(), len(points), len(commits), functions, time.Since(began).Round(time.Second))
+		t.Logf("%d of %d cuts at %d commits of %v, and while it recovers of %v, in %v", len(points)+len(recovery), len(points)+len(recovery)+len(others), len(commits), functions, recovery, time.Since(began).Round(time.Second))
 	})
-	for range 4 { // a cut waits most of the time: for starts, and for the second of its schedule
+	for worker := range 4 { // a cut waits most of the time: for starts, and for the second of its schedule
 		t.Run("cuts", func(t *testing.T) {
 			t.Parallel()
-			for i := range cuts {
-				if i >= always && time.Since(began) > cutFor {
-					return
+			for _, name := range recovery {
+				if worker == 0 { // in one folder, one after the other
+					secondLife(t, point{again: true, at: 1, in: name, after: true}).cut()
 				}
+			}
+			for i := range cuts {
 				l.cutting(t, points[i]).cut()
-				done.Add(1)
 			}
 		})
 	}
