@@ -22,6 +22,7 @@ func TestStatementsArePreparedOnce(t *testing.T) {
 	ctx := t.Context()
 	for what, ask := range map[string]func() error{
 		"runs":       func() error { _, _, err := l.Runs(ctx, AllTenants(), RunFilter{}, Page{}); return err },
+		"phase":      func() error { _, _, err := l.Runs(ctx, AllTenants(), RunFilter{Phase: "running"}, Page{}); return err },
 		"cancelled":  func() error { _, err := l.Ending(ctx); return err },
 		"claims":     func() error { _, err := l.ClaimNext(ctx, "s", "i", 1, 1, 1); return err },
 		"happenings": func() error { _, err := l.Happenings(ctx, 1); return err },

@@ -182,8 +182,7 @@ func unread(ctx context.Context, c plugintest.Call) plugintest.Reply {
 
 // second passes an error on unless it is of a command that ended.
 func second(err error) error {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if _, ended := errors.AsType[*exec.ExitError](err); ended {
 		return nil
 	}
 	return err
