@@ -41,7 +41,7 @@ var rows = []struct {
 
 func main() {
 	rounds := flag.Int("rounds", 3, "measure both `N` times")
-	jobs := flag.Int("jobs", 50_000, "jobs of each throughput row of asynq; Turnus gets six times as many")
+	jobs := flag.Int("jobs", 50_000, "jobs of each throughput row of asynq; Turnus gets six times as many in bulk runs, and always 50,000 runs of one host")
 	flag.Parse()
 	if flag.NArg() != 1 || *rounds < 1 || *jobs < 1000 {
 		flag.Usage()
@@ -79,7 +79,7 @@ func run(turnus string, rounds, jobs int) (err error) {
 			measure func() ([]float64, error)
 		}{
 			{"Turnus", ours, func() ([]float64, error) { return measureTurnus(ctx, turnus, socket, 6*jobs) }},
-			{"asynq", theirs, func() ([]float64, error) { return (&peer{client, socket, nil}).measure(ctx, jobs) }},
+			{"asynq", theirs, func() ([]float64, error) { return (&peer{redis: client, socket: socket}).measure(ctx, jobs) }},
 		} {
 			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, rounds, side.name)
 			if err := client.FlushAll(ctx).Err(); err != nil {

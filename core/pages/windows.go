@@ -194,8 +194,8 @@ func editedSince(verb string, seen, now []string) *edited {
 }
 
 // sentences say when windows are open, and what for: Sat 5 Dec 22:00 to Sun 05:00 Europe/Berlin:
-// patch on 12 hosts, each needs 25 min, rollback included, and took about 9 min (if it fails,
-// undone by 05:00).
+// patch on 12 hosts, each needs 25 min, rollback included, and took about 9 min in recent runs (if
+// it fails, undone by 05:00).
 func sentences(windows []api.Occurrence, timezone string, work []api.WindowWork, now time.Time) []string {
 	zone, err := time.LoadLocation(timezone)
 	if err != nil {
@@ -246,7 +246,7 @@ func workText(work []api.WindowWork, open, closes time.Time) string {
 		text := one.Playbook + " on " + plural(one.Hosts, "host")
 		needs := ", each needs " + lasting(one.Need.Duration()) + ", rollback included"
 		if one.Took > 0 {
-			needs += ", and took about " + lasting(one.Took.Duration())
+			needs += ", and took about " + lasting(one.Took.Duration()) + " in recent runs"
 		}
 		switch {
 		case one.Need <= 0:

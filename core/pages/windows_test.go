@@ -34,7 +34,7 @@ func TestSentencesOfWindows(t *testing.T) {
 	}{
 		{"2026-12-05 21:00", "2026-12-06 04:00", berlin, patch, "Sat 5 Dec 22:00 to Sun 05:00 Europe/Berlin" + undone + "05:00)"},
 		{"2026-12-05 21:00", "2026-12-05 22:00", berlin, patch, "Sat 5 Dec 22:00 to 23:00 Europe/Berlin" + undone + "23:00)"},
-		{"2026-12-05 21:00", "2026-12-05 22:00", berlin, measured, "Sat 5 Dec 22:00 to 23:00 Europe/Berlin: patch on 12 hosts, each needs 25 min, rollback included, and took about 9 min (if it fails, undone by 23:00)"},
+		{"2026-12-05 21:00", "2026-12-05 22:00", berlin, measured, "Sat 5 Dec 22:00 to 23:00 Europe/Berlin: patch on 12 hosts, each needs 25 min, rollback included, and took about 9 min in recent runs (if it fails, undone by 23:00)"},
 		{"2027-01-02 21:00", "2027-01-03 04:00", "", patch, "Sat 2 Jan 2027 21:00 to Sun 04:00 UTC" + undone + "04:00)"},
 		{"2026-12-05 00:00", "2026-12-15 00:00", "UTC", patch, "Sat 5 Dec 00:00 to Tue 15 Dec 00:00 UTC" + undone + "Tue 15 Dec 00:00)"},
 		{"2027-03-27 21:00", "2027-03-28 03:00", berlin, nil, "Sat 27 Mar 2027 22:00 to Sun 05:00 Europe/Berlin (clocks change from CET to CEST): no playbook waits for it"},

@@ -200,4 +200,9 @@ func TestHostsOfAWaveAreBounded(t *testing.T) {
 	if err != nil || len(of.Hosts) != timelineHosts || of.Left != 100 || of.Hosts[0].Index != 300 || of.Hosts[199].Index != 101 {
 		t.Fatalf("%v, %+v", err, of)
 	}
+	many.limits = []int{1, 301, 901} // more than the server has rows of
+	line = timelineOf(at, at, many)
+	if of, err = b.server.hostsOfWave(t.Context(), caller{}, &line, many, nil, 3); err != nil || len(of.Hosts) != 0 || of.Left != 600 {
+		t.Errorf("a wave behind the rows: %v, %+v", err, of)
+	}
 }

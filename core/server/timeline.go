@@ -104,7 +104,14 @@ func (s *Server) hostsOfWave(ctx context.Context, by caller, t *api.Timeline, sh
 		return 1
 	}
 	slices.SortStableFunc(shown, func(a, b api.TimelineHost) int { return cmp.Compare(rank(a), rank(b)) })
-	return &api.WaveHosts{Wave: wave, Hosts: shown, Left: len(all) - len(shown)}, err
+	size := t.Hosts // of the wave, with hosts that the sheet leaves out
+	if len(sheet.limits) > 0 {
+		size = sheet.limits[wave-1]
+	}
+	if wave > 1 {
+		size -= sheet.limits[wave-2]
+	}
+	return &api.WaveHosts{Wave: wave, Hosts: shown, Left: max(size, len(all)) - len(shown)}, err
 }
 
 // timelineOf returns what is recorded: waves from their first host to their last, and how many were

@@ -102,6 +102,9 @@ func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int
 			}
 		}
 	}
+	for _, one := range out {
+		slices.Sort(one.steps) // hosts come in any order, and the steps are a key of workTimes
+	}
 	return out
 }
 

@@ -72,7 +72,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 		Use: "show RUN", Short: "Show a run: its phase and outcomes, and the hosts that did not succeed", Args: cobra.ExactArgs(1),
 		Example: `  turnus runs show 20261120-021500-ab3cd5ef --jobs
   turnus runs show 20261120-021500-ab3cd5ef -o svg > run.svg   # waves, windows and forecast
-  turnus runs show 20261120-021500-ab3cd5ef -o svg --wave 1 > wave.svg   # its hosts, the longest first
+  turnus runs show 20261120-021500-ab3cd5ef -o svg --wave 1 > wave.svg   # the hosts of wave 1
   turnus runs show 20261120-021500-ab3cd5ef --jobs -o svg > grid.svg   # each step of each host`,
 		Annotations: map[string]string{"svg": "yes"}, ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {

@@ -108,9 +108,9 @@ func TestVariablesAreDocumentedAndKnown(t *testing.T) {
 // A service hands its settings to its API as they are shown on the command line: without a secret.
 // Control: the values themselves are still there for the service.
 func TestServiceGivesItsSettingsWithoutSecrets(t *testing.T) {
-	t.Setenv("TURNUS_NOTIFY", "https://hooks.example.net/T0/hunter2")
+	t.Setenv("TURNUS_NOTIFY", "https://hooks.example.net/T0/hunter2?sig=hunter2#hunter2")
 	file := filepath.Join(t.TempDir(), "server.yaml")
-	text := "ledger: postgres://turnus:hunter2@db/turnus\nrepo: https://hunter2@git.example.net/ops.git\nscale-hook: https://scale.example.net/hunter2\nplugins: [https://a/hunter2, 'token: hunter2', /opt/a]\n"
+	text := "ledger: postgres://turnus:hunter2@db/turnus\nrepo: https://hunter2@git.example.net/ops.git\nscale-hook: curl -d @- https://scale:hunter2@scale.example.net/hunter2\nplugins: [https://a/hunter2, 'token: hunter2', /opt/a]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func TestServiceGivesItsSettingsWithoutSecrets(t *testing.T) {
 		got[s.Name] = s
 	}
 	for name, want := range map[string][2]string{
-		"ledger": {"postgres://turnus:…@db/turnus", "file"}, "repo": {"https://…@git.example.net/ops.git", "file"}, "scale-hook": {"https://scale.example.net/…", "file"},
-		"plugins": {"https://a/…, token: …, /opt/a", "file"}, "redis": {"redis-cluster://a:1,b:2?password=…", "flag"}, "notify": {"https://hooks.example.net/…", "environment"},
+		"ledger": {"postgres://turnus:…@db/turnus", "file"}, "repo": {"https://…@git.example.net/ops.git", "file"}, "scale-hook": {"curl -d @- https://scale:…@scale.example.net/…", "file"},
+		"plugins": {"https://a/…, token: …, /opt/a", "file"}, "redis": {"redis-cluster://a:1,b:2?password=…", "flag"}, "notify": {"https://hooks.example.net/…?…", "environment"},
 		"branch": {"main", "default"},
 	} {
 		if s := got[name]; s.Value != want[0] || s.From != want[1] {

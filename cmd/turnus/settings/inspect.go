@@ -43,13 +43,18 @@ var wordSecret = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)((?:[a-z_-]*(?:passw|secret|token|api_?key)[a-z_-]*(?:\s*[=:]\s*|\s+)|bearer\s+|basic\s+))('[^']*'|"[^"]*"|[^\s"']+)`)
 })
 
+// urlsIn matches the URLs of a command.
+var urlsIn = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"']+`)
+})
+
 // hideSecrets takes out of a value what may be a secret: the password of a URL, all that follows
-// the host of a webhook's address, and parameters. An http(s) URL with a user and no password has a
-// token there.
+// the host of a webhook's address, and parameters, also in the URLs of a command. An http(s) URL
+// with a user and no password has a token there.
 func hideSecrets(value string) string {
 	scheme, _, isURL := strings.Cut(value, "://")
-	if !isURL || strings.ContainsAny(scheme, " \t\"'") {
-		return wordSecret().ReplaceAllString(value, "$1…")
+	if !isURL || strings.ContainsAny(scheme, " \t\"'=") {
+		return wordSecret().ReplaceAllString(urlsIn().ReplaceAllStringFunc(value, hideSecrets), "$1…")
 	}
 	u, err := url.Parse(value)
 	if err != nil { // several hosts, say: what stands before the last @ is who, and with which password
@@ -76,6 +81,12 @@ func hideSecrets(value string) string {
 		}
 	}
 	u.RawQuery = query.Encode()
+	if web && u.RawQuery != "" {
+		u.RawQuery = "…"
+	}
+	if web {
+		u.Fragment, u.RawFragment = "", ""
+	}
 	return strings.ReplaceAll(u.String(), url.PathEscape("…"), "…")
 }
 
