@@ -64,8 +64,9 @@ func (f failure) next(err error, alone bool, now time.Time) (refuse bool, after 
 	return false, refuseBackoff.Delay(f.times-1, 0)
 }
 
-// emitOutage emits that the queue is away, once, and that it is back. For those who wait for a run,
-// one that can be read is away if it does not take the run: it is full, or refuses writes.
+// emitOutage emits once that the queue is away, and later that it is back. A queue that can be read
+// but does not take a run, because it is full or refuses writes, also counts as away: somebody waits
+// for the run.
 func (c *Controller) emitOutage(o *core.Outage, err error) {
 	if err == nil {
 		if lasted, failed := o.Over(); failed > 0 {

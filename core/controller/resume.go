@@ -51,6 +51,9 @@ func ResumeHosts(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, run 
 			if same {
 				resume, why = launch.ResumeOf(now, pasts[i], time.Now())
 			}
+			if was := before.Hosts[index[h.Name]].Address; why == nil && resume.Boot == "" && was != h.Address {
+				why = fmt.Errorf("its address was %q and is %q, and no boot id shows that it is the same machine", was, h.Address)
+			}
 			if why != nil {
 				at.cannot[h.Name] = why.Error()
 				continue

@@ -68,6 +68,8 @@ func TestRetryFromTheFailedStep(t *testing.T) {
 		"another boot":           {change: func(r *core.Result) { r.Facts.Boot = "b0" }, asked: from, status: http.StatusConflict, says: "booted"},
 		"steps changed":          {project: func(t map[string]string) { replace(t, "run: one", "run: two") }, asked: from, status: http.StatusConflict, says: "3 of 3 hosts"},
 		"steps changed, restart": {project: func(t map[string]string) { replace(t, "run: one", "run: two") }, asked: otherwise, status: http.StatusCreated, says: "other steps or params"},
+		"other address, no boot": {change: func(r *core.Result) { r.Facts = nil }, project: moved, asked: from, status: http.StatusConflict, says: "its address was"},
+		"other address":          {project: moved, asked: from, status: http.StatusCreated, resumed: 3},
 		"another strategy":       {project: func(t map[string]string) { replace(t, "stop_after: 3", "stop_after: 2") }, asked: from, status: http.StatusCreated, resumed: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,6 +161,11 @@ func TestRetryFromTheFailedStepLeavesOutHostsWithoutAWindow(t *testing.T) {
 	if r := again.Retried; again.Total != 1 || r.Resumed != 1 || len(r.Restarted) > 0 || !slices.Equal(r.LeftOut, []string{"acme-1"}) {
 		t.Errorf("%d hosts, %+v", again.Total, r)
 	}
+}
+
+// moved gives acme-1 another address.
+func moved(tree map[string]string) {
+	tree["inventory/hosts.yaml"] = strings.Replace(tree["inventory/hosts.yaml"], "acme-1: {address: 192.0.2.1,", "acme-1: {address: 192.0.2.9,", 1)
 }
 
 func replace(tree map[string]string, from, to string) {

@@ -55,7 +55,7 @@ func expectOnly(t *testing.T, dir string, names ...string) {
 // emptyBin is a PATH with everything that the scripts need but the tools that hash.
 func emptyBin(t *testing.T) string {
 	dir := t.TempDir()
-	for _, name := range []string{"cat", "chmod", "chown", "cp", "ls", "mkdir", "mv", "rm", "rmdir", "stat", "sync"} {
+	for _, name := range []string{"cat", "chmod", "chown", "cksum", "cp", "ls", "mkdir", "mv", "rm", "rmdir", "stat", "sync"} {
 		p, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)

@@ -68,21 +68,21 @@ func TestPutRemovesThePartsOfOlderFences(t *testing.T) {
 				"another queue, yesterday": {Fence{queue + "x", 1}, true, false},
 				"no fence, yesterday":      {Fence{}, true, true},
 			} {
-				dir := t.TempDir()
-				path := filepath.Join(dir, "it's a $file [x]*")
-				part := leavePart(t, p, h, Put{Path: path, Size: -1, Fence: c.left})
-				others := []string{path + ".part.1_2_3_4", path + ".part.abcdefabcdef_1_x_2", path + "x" + strings.TrimPrefix(part, path)}
-				for _, f := range append(others, part) {
-					if f != part {
-						write(t, f, nil)
-					}
-					if c.old {
-						if err := os.Chtimes(f, yesterday, yesterday); err != nil {
-							t.Fatal(err)
+				for _, fails := range []bool{true, false} {
+					dir := t.TempDir()
+					path := filepath.Join(dir, "it's a $file [x]*")
+					part := leavePart(t, p, h, Put{Path: path, Size: -1, Fence: c.left})
+					others := []string{path + ".part.1_2_3_4", path + ".part.abcdefabcdef_1_x_2", path + "x" + strings.TrimPrefix(part, path)}
+					for _, f := range append(others, part) {
+						if f != part {
+							write(t, f, nil)
+						}
+						if c.old {
+							if err := os.Chtimes(f, yesterday, yesterday); err != nil {
+								t.Fatal(err)
+							}
 						}
 					}
-				}
-				for _, fails := range []bool{true, false} {
 					want := map[bool]string{true: "newer", false: "new"}[fails]
 					_, err := p.Put(testContext(t), h, Put{Path: path, Size: 3, Fence: now}, strings.NewReader(want))
 					if (err != nil) != fails {
@@ -91,10 +91,10 @@ func TestPutRemovesThePartsOfOlderFences(t *testing.T) {
 					if _, err := os.Lstat(part); (err == nil) != c.stays {
 						t.Errorf("%s, the upload fails: %t: the part: %v", name, fails, err)
 					}
-				}
-				for _, f := range others {
-					if _, err := os.Lstat(f); err != nil {
-						t.Errorf("%s: %v", name, err)
+					for _, f := range others {
+						if _, err := os.Lstat(f); err != nil {
+							t.Errorf("%s: %v", name, err)
+						}
 					}
 				}
 			}

@@ -65,8 +65,9 @@ type upload struct {
 // over SFTP, and through cat where there is no SFTP. A transfer that failed is
 // never resumed, since a part's length proves nothing (pkg/sftp#472), and its
 // part file is removed as far as the host can be reached. The part file of a
-// worker that was killed is removed by the next Put to PATH, also by one that
-// fails: see sweepScript.
+// worker that was killed is removed by the next Put with a newer fence to PATH,
+// also by one that fails; by one of another queue after a day: see sweepScript.
+// Without a fence, or where the login has only SFTP, it stays.
 //
 // Put.Size 0 means an empty file.
 func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (Written, error) {
@@ -94,7 +95,11 @@ func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (W
 func (p *Pool) upload(r route, put Put) *upload {
 	var random [6]byte
 	_, _ = rand.Read(random[:]) // never fails
-	return &upload{p: p, r: r, put: put, part: put.Path + ".part." + put.Fence.partName(r.last().name) + hex.EncodeToString(random[:])}
+	fence := put.Fence.partName(r.last().name)
+	if len(path.Base(put.Path)) > 200 { // a name has at most 255 bytes: such a part stays if its worker is killed
+		fence = ""
+	}
+	return &upload{p: p, r: r, put: put, part: put.Path + ".part." + fence + hex.EncodeToString(random[:])}
 }
 
 func (p *Put) check() error {
@@ -331,7 +336,9 @@ func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 		if err := u.readBack(ctx, w.SHA256, plain); err != nil {
 			return err
 		}
-		_, err = u.fenced(ctx, u.put.Fence, script(""), nil, nil)
+		if code, err = u.fenced(ctx, u.put.Fence, script(""), nil, nil); code == exitMismatch {
+			return u.mismatch("another file")
+		}
 		return err
 	case !plain && errors.Is(err, errNoShell):
 		if err := u.readBack(ctx, w.SHA256, false); err != nil {

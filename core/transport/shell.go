@@ -130,7 +130,13 @@ func finishScript(part, host string, put Put, check string, early bool) string {
 	}
 	b.WriteString("e=$(chmod \"$m\" \"./$b\" 2>&1) || refuse \"$e\"\n")
 	if put.Validate != "" { // before the hash, which shows that the command changed nothing
+		if check == "" { // nothing computes SHA-256 there
+			b.WriteString("k=$(cksum <\"./$b\") || refuse \"its checksum cannot be computed\"\n")
+		}
 		b.WriteString("valid \"$b\" || refuse \"$why\"\n")
+		if check == "" {
+			b.WriteString("[ \"$(cksum <\"./$b\")\" = \"$k\" ] || { leave; exit 72; }\n")
+		}
 	}
 	if check != "" {
 		if early && put.Validate == "" {

@@ -17,20 +17,23 @@ func TestPutValidatesTheNewFile(t *testing.T) {
 	t.Parallel()
 	s, p := startSSHD(t)
 	only, q := startSSHD(t, servers.SSHDConfig("ForceCommand internal-sftp"))
+	poor, r := startSSHD(t, servers.SSHDConfig("SetEnv PATH="+emptyBin(t)))
 	for name, c := range map[string]struct {
-		sftp     bool
+		login    string
 		mode     os.FileMode
 		validate string
 		fails    string
 	}{
-		"accepted":                      {false, 0o755, "grep -q new '%s' && [ $(stat -c %a %s) = 640 ]", ""},
-		"accepted, shared folder":       {false, 0o777, "grep -q new %s", ""},
-		"refused":                       {false, 0o755, "echo line 7 is wrong; false %s", "line 7 is wrong"},
-		"refused, shared folder":        {false, 0o777, "echo line 7 is wrong >&2; false %s", "line 7 is wrong"},
-		"changes the file":              {false, 0o755, "echo more >>%s", "verification failed"},
-		"changes it, shared folder":     {false, 0o777, "echo more >>%s", "verification failed"},
-		"several lines":                 {false, 0o755, "true\nfalse %s", "expected one line"},
-		"SFTP only: no shell checks it": {true, 0o755, "true %s", "needs a shell"},
+		"accepted":                      {"", 0o755, "grep -q new '%s' && [ $(stat -c %a %s) = 640 ]", ""},
+		"accepted, shared folder":       {"", 0o777, "grep -q new %s", ""},
+		"refused":                       {"", 0o755, "echo line 7 is wrong; false %s", "line 7 is wrong"},
+		"refused, shared folder":        {"", 0o777, "echo line 7 is wrong >&2; false %s", "line 7 is wrong"},
+		"changes the file":              {"", 0o755, "echo more >>%s", "verification failed"},
+		"changes it, shared folder":     {"", 0o777, "echo more >>%s", "verification failed"},
+		"no tool to hash":               {"no hash", 0o755, "[ -s %s ]", ""},
+		"changes it, no tool to hash":   {"no hash", 0o755, "echo more >>%s", "verification failed"},
+		"several lines":                 {"", 0o755, "true\nfalse %s", "expected one line"},
+		"SFTP only: no shell checks it": {"SFTP only", 0o755, "true %s", "needs a shell"},
 	} {
 		dir := filepath.Join(t.TempDir(), "it's a folder")
 		file := filepath.Join(dir, "f")
@@ -42,8 +45,11 @@ func TestPutValidatesTheNewFile(t *testing.T) {
 		}
 		write(t, file, []byte("old"))
 		pool, h := p, s.Host("web1")
-		if c.sftp {
+		switch c.login {
+		case "SFTP only":
 			pool, h = q, only.Host("web1")
+		case "no hash":
+			pool, h = r, poor.Host("web1")
 		}
 		_, err := pool.Put(testContext(t), h, Put{Path: file, Mode: 0o640, Size: 3, Validate: c.validate}, strings.NewReader("new"))
 		if (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {

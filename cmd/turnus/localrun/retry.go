@@ -26,7 +26,7 @@ type FromFlags struct{ From, Else string }
 // Add gives the command the flags. Their help begins with the text with.
 func (f *FromFlags) Add(c *cobra.Command, with string) {
 	c.Flags().StringVar(&f.From, "from", "", with+"failed-step: continue at the step that failed, and do not call the steps before it again")
-	c.Flags().StringVar(&f.Else, "else", "", with+"with --from: restart begins with the first step on hosts that cannot continue")
+	c.Flags().StringVar(&f.Else, "else", "", with+"restart: begin with the first step on hosts that --from cannot continue")
 	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{api.FromFailedStep}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("else", cobra.FixedCompletions([]string{api.ElseRestart}, cobra.ShellCompDirectiveNoFileComp))
 }
