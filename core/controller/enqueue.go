@@ -65,8 +65,8 @@ func (f failure) next(err error, alone bool, now time.Time) (refuse bool, after 
 }
 
 // emitOutage emits once that the queue is away, and later that it is back. A queue that can be read
-// but does not take a run, because it is full or refuses writes, also counts as away: somebody waits
-// for the run.
+// but does not take a run, because it is full or refuses writes, also counts as away: somebody
+// waits for the run.
 func (c *Controller) emitOutage(o *core.Outage, err error) {
 	if err == nil {
 		if lasted, failed := o.Over(); failed > 0 {

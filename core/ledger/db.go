@@ -49,8 +49,8 @@ func (d *db) close() {
 }
 
 // preparedOnce makes the bound of a query an expression. SQLite plans for the value of a bound that
-// is a parameter alone: it would prepare the statement again each time that it is executed. That was
-// a third of the processor time of the tests of schedules.
+// is a parameter alone: it would prepare the statement again each time that it is executed. That
+// was a third of the processor time of the tests of schedules.
 func preparedOnce(query string) string { return strings.ReplaceAll(query, "LIMIT $", "LIMIT 0+$") }
 
 // prepared returns the statement of a query, and makes it when it is the first time.

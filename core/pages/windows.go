@@ -194,8 +194,7 @@ func editedSince(verb string, seen, now []string) *edited {
 }
 
 // sentences say when windows are open, and what for: Sat 5 Dec 22:00 to Sun 05:00 Europe/Berlin:
-// patch on 12 hosts, each needs 25 min, rollback included, and took about 9 min in recent runs (if
-// it fails, undone by 05:00).
+// patch on 12 hosts, each needs 25 min, rollback included (if it fails, undone by 05:00).
 func sentences(windows []api.Occurrence, timezone string, work []api.WindowWork, now time.Time) []string {
 	zone, err := time.LoadLocation(timezone)
 	if err != nil {

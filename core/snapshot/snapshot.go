@@ -17,10 +17,10 @@ import (
 	"github.com/turnus/turnus/core/secrets"
 )
 
-// Version is the newest version that Encode writes; it writes the oldest that can hold
-// the content. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
-// instead of running it outside of them, one that knows no turns a run of version 3, and one that
-// knows no secrets a run of version 4.
+// Version is the newest version that Encode writes; it writes the oldest that can hold the
+// content. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
+// instead of running it outside of them, one that knows no turns a run of version 3, and one
+// that knows no secrets a run of version 4.
 // Version 6 has included files, version 7 jobs that continue at a later step, version 8 steps with
 // once, version 9 lists of hosts, version 10 steps that are called on other hosts.
 const Version = 10
