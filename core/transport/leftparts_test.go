@@ -25,8 +25,17 @@ func leavePart(t *testing.T, p *Pool, h core.Host, put Put) (part string) {
 	}
 	u := p.upload(r, put)
 	killed := errors.New("killed")
-	half := io.MultiReader(bytes.NewReader(content(1<<16)), readerFunc(func([]byte) (int, error) { return 0, killed }))
-	src := &source{r: half, ctx: testContext(t), limit: maxSize, sum: sha256.New()}
+	ctx := testContext(t)
+	half := io.MultiReader(bytes.NewReader(content(1<<16)), readerFunc(func([]byte) (int, error) {
+		for ctx.Err() == nil { // the host's program makes the part when it has started
+			if _, err := os.Stat(u.part); err == nil {
+				return 0, killed
+			}
+			<-time.After(time.Millisecond)
+		}
+		return 0, ctx.Err()
+	}))
+	src := &source{r: half, ctx: ctx, limit: maxSize, sum: sha256.New()}
 	if _, err := u.send(src.ctx, src); !errors.Is(err, killed) {
 		t.Fatal(err)
 	}
