@@ -109,7 +109,9 @@ fi
 cat >./x || fail "the new content was not written: the disk may be full"
 is "$new" ./x || fail "the new content did not arrive whole"
 if [ -z "$old" ]; then
-  chmod "$m" ./x && checked && ln ./x "../$t" 2>/dev/null && exit
+  chmod "$m" ./x
+  checked
+  ln ./x "../$t" 2>/dev/null && exit
   [ ! -e "../$t" ] && [ ! -L "../$t" ] || fail "$changed"
   moved; exit
 fi

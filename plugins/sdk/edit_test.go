@@ -98,6 +98,16 @@ func TestReplaceText(t *testing.T) {
 	}
 }
 
+// validated is a job type that edits a file as shout does, if the command accepts the new one.
+func validated(command string) sdk.Def {
+	return sdk.Job("test.valid", func(ctx context.Context, r *sdk.Run[editParams, sdk.NoState]) error {
+		return r.EditText(ctx, sdk.TextEdit{
+			Path: r.Params.Path, Create: true, Validate: command,
+			Edit: func(text string) (string, error) { return text + "!", nil },
+		})
+	})
+}
+
 // A command checks the new file before it replaces the old one. Control: one that accepts.
 func TestEditTextThatIsValidated(t *testing.T) {
 	t.Parallel()
@@ -122,12 +132,7 @@ func TestEditTextThatIsValidated(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			kit := plugintest.New(t, sdk.Job("test.valid", func(ctx context.Context, r *sdk.Run[editParams, sdk.NoState]) error {
-				return r.EditText(ctx, sdk.TextEdit{
-					Path: r.Params.Path, Create: true, Validate: c.validate,
-					Edit: func(text string) (string, error) { return text + "!", nil },
-				})
-			}))
+			kit := plugintest.New(t, validated(c.validate))
 			kit.Host("r1").Local()
 			got := kit.Run(sdk.With{"path": path})
 			if got.Outcome != c.outcome || (c.outcome == "failed") != (strings.Contains(got.Reason, "line 7 is wrong") || strings.Contains(got.Reason, "changed the new file")) {
@@ -140,6 +145,24 @@ func TestEditTextThatIsValidated(t *testing.T) {
 				t.Errorf("left behind: %q", left)
 			}
 		})
+	}
+}
+
+// A mount may refuse chmod. The command checks a new file there too. Control: one that accepts.
+func TestEditTextIsValidatedWithoutChmod(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "chmod"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	for validate, want := range map[string]string{"true %s": "!", "false %s": ""} {
+		path := filepath.Join(t.TempDir(), "f")
+		kit := plugintest.New(t, validated(validate))
+		kit.Host("r1").Local()
+		got := kit.Run(sdk.With{"path": path})
+		if content, _ := os.ReadFile(path); string(content) != want || (got.Outcome == "changed") != (want != "") {
+			t.Errorf("%s: %s (%s), the file is %q, expected %q", validate, got.Outcome, got.Reason, content, want)
+		}
 	}
 }
 
