@@ -57,24 +57,54 @@ func (m *machine) noteBoot(v leaseEnd) {
 	}
 }
 
-// sameBoot asks the host of a retry for its boot id before the first call. It returns how the lease
-// ends if the host has booted since the earlier run: effects of the kept steps may be gone.
+// sameBoot asks the host of a retry for its boot id before the first call, once the host may be
+// called. It returns how the lease ends if the host has booted since the earlier run: effects of the
+// kept steps may be gone.
 func (m *machine) sameBoot() *leaseEnd {
-	boot := m.resume.Boot
-	if boot == "" || m.state.Facts != nil || m.job.lease.Over != "" {
+	boot, steps := m.resume.Boot, m.prog.playbook.Steps
+	if boot == "" || m.state.Seen != nil {
 		return nil
 	}
-	s := m.prog.calls[min(len(m.resume.Steps), len(m.prog.calls)-1)]
-	failed, v := m.gather(s, core.StepResult{Name: stepName(s), Uses: s.Uses})
-	if failed != nil {
-		end := done(failed.Outcome, failed.Name, failed.ReasonCode, failed.Reason)
-		return &end
+	if m.job.lease.Over != "" {
+		m.state.Seen = &core.Facts{Boot: boot}
+		return nil
 	}
-	if v != nil || m.state.Seen.Boot == "" || m.state.Seen.Boot == boot {
+	first := 0 // step that is called
+	for first < min(len(m.resume.Steps), len(steps)-1) && !steps[first].Redo {
+		first++
+	}
+	if v := m.waitAtBarrier(first); v != nil {
 		return v
 	}
-	end := done(core.Failed, stepName(s), "", fmt.Sprintf("the host has booted since run %s, and what its steps did may be gone\nhint: retry without --from failed-step", m.prog.snapshot.Resumes))
+	s := m.prog.calls[first]
+	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
+	failed, v := m.gather(s, sr)
+	m.state.Facts, m.state.FactsAt, m.env.Host.Facts = nil, time.Time{}, nil // a step that reads them asks when it begins
+	if failed != nil {
+		end := done(failed.Outcome, failed.Name, failed.ReasonCode, failed.Reason)
+		v = &end
+	}
+	switch {
+	case v != nil && v.kind == queue.AckDone:
+		m.keepForRetry(boot, sr)
+		return v
+	case v != nil || m.state.Seen.Boot == "" || m.state.Seen.Boot == boot:
+		return v
+	}
+	end := done(core.Failed, sr.Name, "", fmt.Sprintf("the host has booted since run %s, and what its steps did may be gone\nhint: retry without --from failed-step", m.prog.snapshot.Resumes))
 	return &end
+}
+
+// keepForRetry puts the kept results and the boot id of the earlier run on record again, so that
+// another retry continues. first is the step that was to be called.
+func (m *machine) keepForRetry(boot string, first core.StepResult) {
+	for len(m.state.Done) < len(m.resume.Steps) && m.keep(len(m.state.Done)) {
+	}
+	if len(m.resume.Items) > 0 && len(m.state.Done) == len(m.resume.Steps) {
+		first.Outputs = map[string]any{"items": m.resume.Items}
+		m.partial = &first
+	}
+	m.state.Seen = &core.Facts{Boot: boot} // without a time: newer facts on record stay
 }
 
 // keptFacts reports whether what is made known of an include with kept steps may read the facts of

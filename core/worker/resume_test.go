@@ -321,3 +321,82 @@ func TestResumeOfAHostThatBooted(t *testing.T) {
 		})
 	}
 }
+
+// A step of a retry that first reads facts has those of the time when it begins.
+func TestResumeReadsFactsWhenAStepBegins(t *testing.T) {
+	const steps = "steps:\n  - {name: a, uses: file, with: {path: /a, content: x}}\n  - {name: b, uses: file, with: {path: /b, content: x}}\n" +
+		"  - {name: c, uses: file, with: {path: /c, content: \"${{ host.facts.boot_id }}\"}}\n"
+	inLab(t, func(l *lab) {
+		d := &disk{wrote: map[string]string{}, fail: 2}
+		d.on(l)
+		l.plugins.boot = "1"
+		first := l.one(steps)
+		write := l.plugins.do
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			if c.Step == "b" {
+				l.plugins.boot = "2"
+			}
+			return write(ctx, c)
+		}
+		if r := l.again("again", first, steps); r.Outcome != core.Changed || d.wrote["/c"] != "2" {
+			t.Errorf("%s: %s; wrote %q", r.Outcome, r.Reason, d.wrote)
+		}
+	})
+}
+
+// A retry that does not reach its host puts on record again what it was given: the next retry
+// continues with the kept steps and items, and notices a boot.
+func TestResumeOfARetryThatDidNotReachTheHost(t *testing.T) {
+	const steps = "steps:\n  - {name: a, uses: file, with: {path: /a, content: x}}\n  - {name: b, uses: file, foreach: [x, y], with: {path: \"/${{ item }}\", content: x}}\n"
+	for since, want := range map[string]struct {
+		outcome core.Outcome
+		calls   string
+	}{
+		"1": {core.Changed, "a /a, b /x, b /y, b /y"},
+		"2": {core.Failed, "a /a, b /x, b /y"},
+	} {
+		inLab(t, func(l *lab) {
+			d := &disk{wrote: map[string]string{}, fail: 3}
+			d.on(l)
+			write := l.plugins.do
+			l.plugins.boot = "1"
+			first := l.one(steps)
+			l.plugins.boot, l.plugins.do = "", func(context.Context, host.Call) (host.Outcome, error) {
+				return host.Outcome{Failed: true, Unreachable: true, Reason: "no answer"}, nil
+			}
+			second := l.again("second", first, steps)
+			if second.Outcome != core.Unreachable || second.Step != "b" || second.Facts == nil || second.Facts.Boot != "1" {
+				t.Fatalf("%+v", second)
+			}
+			l.plugins.boot, l.plugins.do = since, write
+			third := l.again("third", second, steps)
+			if got := strings.Join(d.calls, ", "); third.Outcome != want.outcome || got != want.calls {
+				t.Errorf("boot %s: %s: %s; called %s, expected %s", since, third.Outcome, third.Reason, got, want.calls)
+			}
+		})
+	}
+}
+
+// A host that waits for its turn is not asked for its boot id before.
+func TestResumeAsksNoHostBeforeItsTurn(t *testing.T) {
+	inLab(t, func(l *lab) {
+		la := l.prepareTurns(pairs(1), "steps: [{name: a, uses: file, with: {path: /a}}, {name: push, uses: reboot}]\n")
+		resume := snapshot.Resume{Boot: "1", Steps: []core.StepResult{{Name: "a", Uses: "file", Outcome: core.Changed, Kept: &core.Kept{Run: "old", At: time.Now()}}}}
+		if err := la.SetResume("old", map[string]snapshot.Resume{"h00000": resume, "h00001": resume}); err != nil {
+			t.Fatal(err)
+		}
+		l.plugins.boot = "1"
+		for name, r := range l.drive(la, &diary{}) {
+			if r.Outcome != core.Changed || len(r.Steps) != 2 {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		var calls []string
+		for _, c := range l.plugins.seen() {
+			calls = append(calls, c.Host.Name+" "+c.Type)
+		}
+		if got := strings.Join(calls, ", "); got != "h00001 facts, h00001 reboot, h00000 facts, h00000 reboot" {
+			t.Errorf("called %s", got)
+		}
+	})
+}
