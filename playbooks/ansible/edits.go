@@ -29,6 +29,7 @@ func (t *draft) edited() *doubt {
 // validated translates validate: Ansible runs the command without a shell, and replaces one %s.
 func (t *draft) validated() *doubt {
 	command, d := t.literal("", "validate")
+	command = strings.TrimSpace(command) // of a block scalar
 	if d != nil || command == "" {
 		return d
 	}

@@ -100,8 +100,10 @@ The new file is written beside the old one and renamed, if the old one is still 
 another writer changed it in between, the step fails and that change stays. Give the file itself,
 not a link. A file that does not exist fails the step without ` + "`create: true`" + `.
 
-A new file that the command of ` + "`validate`" + ` refuses fails the step, and the old file stays. Check
-mode does not run the command.
+A new file that the command of ` + "`validate`" + ` refuses fails the step, and the old file stays. The
+command runs by sh in /. The new file has a temporary name without the ending of the file, so a
+command that goes by the ending, such as systemd-analyze verify, cannot check it. Check mode does
+not run the command.
 
 A step that fails because of the file counts as a change in check mode if an earlier step would
 change the host, because that step may change the file.
