@@ -76,27 +76,40 @@ func (h *Host) replaceText(ctx context.Context, was TextFile, content string, fr
 func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
 // replaceTextScript works in a folder of its own beside the file, which only this login can enter:
-// the folder around it may belong to a user who exchanges files for links. The copy that gives mode
-// and owner is compared with the old hash. A signal ends the script at any moment: leave ignores a
-// second one, and so do its programs, so the folder goes. A worker that was killed reads no output:
-// PIPE comes as soon as the shell reports that a program was terminated.
-const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Valid + `t=${p##*/} up=.
-leave() { trap '' HUP INT TERM PIPE; [ $up = . ] || { rm -f ./x; cd ..; }; rmdir "./$w" 2>/dev/null; }
+// the folder around it may belong to a user who exchanges files for links, and this folder for
+// another one of root's: only an empty one counts. The copy that gives mode and owner is compared
+// with the old hash. A validate command may leave files beside its file, which is why it gets a
+// folder in this one: what is in there may be removed whole. A signal ends the script at any
+// moment: leave ignores a second one, and so do its programs, so the folder goes. A worker that was
+// killed reads no output: PIPE comes as soon as the shell reports that a program was terminated.
+const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Valid + `t=${p##*/} up=. inner=
+leave() {
+  trap '' HUP INT TERM PIPE
+  [ $up = . ] || rm -f ./x
+  [ -z "$inner" ] || rm -rf "./$w"
+  [ "${PWD##*/}" != "$w" ] || cd -P ..
+  rmdir "./$w" 2>/dev/null
+}
 fail() { echo "$1" >&2; exit 1; }
 sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; elif command -v shasum >/dev/null 2>&1; then shasum -a 256; else openssl dgst -sha256 -r; fi; }
 is() { s=$(sum <"$2") && [ "${s%% *}" = "$1" ]; }
 owner() { set -- $(ls -ldn "$1"); echo "$1 $3 $4"; }
 moved() { for f in -fT -fh; do mv $f ./x "../$t" 2>/dev/null && return; done; [ ! -d "../$t" ] && mv -f ./x "../$t"; }
 checked() {
-  valid x || fail "$why"
-  [ -z "$v" ] || is "$new" ./x || fail "the validate command changed the new file: nothing was written"
+  [ "$v" ] || return 0
+  case $(ls -ld .) in d????w* | d???????w*) fail "others may write to the new file: it cannot be validated" ;; esac
+  inner=1
+  mkdir "./$w" && mv ./x "./$w/x" || fail "the new file cannot be moved to a folder of its own"
+  valid "$w/x" || fail "$why"
+  mv "./$w/x" ./x && is "$new" ./x || fail "the validate command changed the new file: nothing was written"
 }
 changed="another writer changed the file since it was read: nothing was written; run the step again"
 enter "${p%/*}/" || exit 1
 trap leave EXIT; trap 'exit 1' HUP INT TERM PIPE
 (umask 077; mkdir "./$w") && cd -P "./$w" || fail "cannot write to the folder of the file"
+set -- ./* ./.[!.]*
+[ "$(pwd -P)" = "${here%/}/$w" ] && [ -O . ] && [ "$*" = "./* ./.[!.]*" ] || fail "its folder was replaced by another user"
 up=..
-[ -O . ] || { up=.; fail "its folder was replaced by another user"; }
 umask 077
 if [ "$old" ]; then
   [ -f "../$t" ] || fail "$changed"

@@ -118,6 +118,7 @@ func TestEditTextThatIsValidated(t *testing.T) {
 		"a new one accepted": {"", "grep -q '!' '%s' && test -f \"%s\"", "changed", "!"},
 		"refused":            {"a\n", "echo line 7 is wrong >&2; grep -q nothing %s", "failed", "a\n"},
 		"a new one refused":  {"", "echo line 7 is wrong; echo, as it seems; false %s", "failed", ""},
+		"leaves a folder":    {"a\n", "cd \"$(dirname '%s')\" && mkdir __pycache__ && echo >__pycache__/.x.pyc", "changed", "a\n!"},
 		"changed":            {"a\n", "echo line 7 is wrong >>%s", "failed", "a\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,6 +163,38 @@ func TestEditTextIsValidatedWithoutChmod(t *testing.T) {
 		got := kit.Run(sdk.With{"path": path})
 		if content, _ := os.ReadFile(path); string(content) != want || (got.Outcome == "changed") != (want != "") {
 			t.Errorf("%s: %s (%s), the file is %q, expected %q", validate, got.Outcome, got.Reason, content, want)
+		}
+	}
+}
+
+// Who owns the folder around the file may exchange the folder of the new file for another one of
+// this login: what is in that stays.
+func TestReplaceTextTouchesNoOtherFolder(t *testing.T) {
+	path := os.Getenv("PATH")
+	for name, swap := range map[string]string{
+		"link":   `ln -s "$OTHER" "$folder"`,
+		"folder": `mv "$OTHER" "$folder"`,
+	} {
+		bin, dir := t.TempDir(), t.TempDir()
+		other, file := filepath.Join(dir, "other"), filepath.Join(dir, "f")
+		script := "#!/bin/sh\nOTHER=" + other + "\nfor folder; do :; done\n/bin/mkdir \"$@\" && mv \"$folder\" \"$OTHER.moved\" && " + swap + "\n"
+		if err := errors.Join(os.WriteFile(filepath.Join(bin, "mkdir"), []byte(script), 0o755), os.Mkdir(other, 0o700),
+			os.WriteFile(filepath.Join(other, "x"), []byte("precious"), 0o600), os.WriteFile(file, []byte("a"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", bin+":"+path)
+		kit := plugintest.New(t, shout(func() {}))
+		kit.Host("r1").Local()
+		got := kit.Run(sdk.With{"path": file})
+		kept, err := filepath.Glob(filepath.Join(dir, "*", "x"))
+		hidden, _ := filepath.Glob(filepath.Join(dir, ".*", "x"))
+		kept = append(kept, hidden...)
+		if err != nil || len(kept) == 0 || !strings.Contains(got.Reason, "replaced by another user") {
+			t.Errorf("%s: %s (%s): the other folder has lost its file, or was used: %q, %v", name, got.Outcome, got.Reason, kept, err)
+			continue
+		}
+		if content, err := os.ReadFile(kept[0]); string(content) != "precious" {
+			t.Errorf("%s: the other folder's file has %q, %v", name, content, err)
 		}
 	}
 }
