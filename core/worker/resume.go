@@ -58,8 +58,8 @@ func (m *machine) noteBoot(v leaseEnd) {
 }
 
 // sameBoot asks the host of a retry for its boot id before the first call, once the host may be
-// called. It returns how the lease ends if the host has booted since the earlier run: effects of the
-// kept steps may be gone.
+// called. It returns how the lease ends if the host has booted since the earlier run: effects of
+// the kept steps may be gone.
 func (m *machine) sameBoot() *leaseEnd {
 	boot, steps := m.resume.Boot, m.prog.playbook.Steps
 	if boot == "" || m.state.Seen != nil {
@@ -98,7 +98,8 @@ func (m *machine) sameBoot() *leaseEnd {
 // keepForRetry puts the kept results and the boot id of the earlier run on record again, so that
 // another retry continues. first is the step that was to be called.
 func (m *machine) keepForRetry(boot string, first core.StepResult) {
-	for len(m.state.Done) < len(m.resume.Steps) && m.keep(len(m.state.Done)) {
+	for kept := true; kept && len(m.state.Done) < len(m.resume.Steps); {
+		kept = m.keep(len(m.state.Done))
 	}
 	if len(m.resume.Items) > 0 && len(m.state.Done) == len(m.resume.Steps) {
 		first.Outputs = map[string]any{"items": m.resume.Items}

@@ -75,13 +75,13 @@ func (h *Host) replaceText(ctx context.Context, was TextFile, content string, fr
 
 func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-// replaceTextScript works in a folder of its own beside the file, which only this login can enter:
-// the folder around it may belong to a user who exchanges files for links, and this folder for
+// replaceTextScript works in a folder of its own beside the file, which only this login can enter.
+// The folder around it may belong to a user who exchanges files for links, and this folder for
 // another one of root's: only an empty one counts. The copy that gives mode and owner is compared
-// with the old hash. A validate command may leave files beside its file, which is why it gets a
-// folder in this one: what is in there may be removed whole. A signal ends the script at any
-// moment: leave ignores a second one, and so do its programs, so the folder goes. A worker that was
-// killed reads no output: PIPE comes as soon as the shell reports that a program was terminated.
+// with the old hash. A validate command may leave files beside its file, so it gets a folder in
+// this one, which is removed whole. A signal ends the script at any moment: leave ignores a second
+// one, and so do its programs, so the folder goes. A worker that was killed reads no output: PIPE
+// comes as soon as the shell reports that a program was terminated.
 const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Valid + `t=${p##*/} up=. inner=
 leave() {
   trap '' HUP INT TERM PIPE
@@ -106,9 +106,9 @@ checked() {
 changed="another writer changed the file since it was read: nothing was written; run the step again"
 enter "${p%/*}/" || exit 1
 trap leave EXIT; trap 'exit 1' HUP INT TERM PIPE
-(umask 077; mkdir "./$w") && cd -P "./$w" || fail "cannot write to the folder of the file"
-set -- ./* ./.[!.]*
-[ "$(pwd -P)" = "${here%/}/$w" ] && [ -O . ] && [ "$*" = "./* ./.[!.]*" ] || fail "its folder was replaced by another user"
+(umask 077; mkdir -m 700 "./$w") && cd -P "./$w" || fail "cannot write to the folder of the file"
+set -- ./* ./.[!.]* ./..?*
+[ "$(pwd -P)" = "${here%/}/$w" ] && [ -O . ] && [ "$*" = "./* ./.[!.]* ./..?*" ] || fail "its folder was replaced by another user"
 up=..
 umask 077
 if [ "$old" ]; then

@@ -149,7 +149,7 @@ func TestEditTextThatIsValidated(t *testing.T) {
 	}
 }
 
-// A mount may refuse chmod. The command checks a new file there too. Control: one that accepts.
+// A mount may refuse chmod. The command also checks a new file there. Control: one that accepts.
 func TestEditTextIsValidatedWithoutChmod(t *testing.T) {
 	bin := t.TempDir()
 	if err := os.WriteFile(filepath.Join(bin, "chmod"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
@@ -167,8 +167,8 @@ func TestEditTextIsValidatedWithoutChmod(t *testing.T) {
 	}
 }
 
-// Who owns the folder around the file may exchange the folder of the new file for another one of
-// this login: what is in that stays.
+// The owner of the folder around the file may exchange the folder of the new file for another one
+// of this login: the files in that one stay.
 func TestReplaceTextTouchesNoOtherFolder(t *testing.T) {
 	path := os.Getenv("PATH")
 	for name, swap := range map[string]string{
