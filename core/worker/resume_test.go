@@ -380,14 +380,15 @@ func TestResumeOfARetryThatDidNotReachTheHost(t *testing.T) {
 // A host that waits for its turn is not asked for its boot id before.
 func TestResumeAsksNoHostBeforeItsTurn(t *testing.T) {
 	inLab(t, func(l *lab) {
-		la := l.prepareTurns(pairs(1), "steps: [{name: a, uses: file, with: {path: /a}}, {name: push, uses: reboot}]\n")
+		all := behind(1)
+		la := l.prepareTurns([]core.Host{all[1], all[3]}, "strategy: {waves: [100%]}\nsteps: [{name: a, uses: file, with: {path: /a}}, {name: push, uses: reboot}, {name: b, uses: file, with: {path: /b}}]\n")
 		resume := snapshot.Resume{Boot: "1", Steps: []core.StepResult{{Name: "a", Uses: "file", Outcome: core.Changed, Kept: &core.Kept{Run: "old", At: time.Now()}}}}
-		if err := la.SetResume("old", map[string]snapshot.Resume{"h00000": resume, "h00001": resume}); err != nil {
+		if err := la.SetResume("old", map[string]snapshot.Resume{"h00001": resume, "bastion-1": resume}); err != nil {
 			t.Fatal(err)
 		}
 		l.plugins.boot = "1"
 		for name, r := range l.drive(la, &diary{}) {
-			if r.Outcome != core.Changed || len(r.Steps) != 2 {
+			if r.Outcome != core.Changed || len(r.Steps) != 3 {
 				t.Errorf("%s: %+v", name, r)
 			}
 		}
@@ -395,7 +396,7 @@ func TestResumeAsksNoHostBeforeItsTurn(t *testing.T) {
 		for _, c := range l.plugins.seen() {
 			calls = append(calls, c.Host.Name+" "+c.Type)
 		}
-		if got := strings.Join(calls, ", "); got != "h00001 facts, h00001 reboot, h00000 facts, h00000 reboot" {
+		if got := strings.Join(calls, ", "); got != "bastion-1 facts, bastion-1 reboot, bastion-1 file, h00001 facts, h00001 reboot, h00001 file" {
 			t.Errorf("called %s", got)
 		}
 	})
