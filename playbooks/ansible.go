@@ -33,6 +33,9 @@ func insteadOf(uses string, known []string) string {
 	if parts := strings.Split(uses, "."); len(parts) >= 3 { // NAMESPACE.COLLECTION.MODULE
 		module = parts[len(parts)-1]
 	}
+	if module == "copy" && slices.Contains(known, "file") && slices.Contains(known, "copy") {
+		return "write uses: file for one file, or uses: copy for a folder; turnus plugins docs file lists the params of file"
+	}
 	for _, name := range []string{module, jobTypeFor()[module]} {
 		if name != uses && slices.Contains(known, name) {
 			return "write uses: " + name + "; turnus plugins docs " + name + " lists its params"
@@ -63,7 +66,7 @@ func ansibleModules() map[string]string {
 	service := "write uses: command, become: true, with: {run: systemctl restart NAME}, as a handler where it follows a change"
 	line := "write uses: command, with: {run: COMMAND}, and creates: or removes: where a file shows that it is done"
 	file := "write uses: file; turnus plugins docs file lists its params"
-	template := "write uses: file with content: that holds ${{ vars.NAME }}; turnus plugins docs file lists its params"
+	template := "write uses: file with template: FILE, a Go template, or with content: that holds ${{ vars.NAME }}; turnus plugins docs file lists its params"
 	facts := "expressions read the inventory, as ${{ host.vars.NAME }}, and the outputs of steps; turnus plugins docs command lists these"
 	out := map[string]string{
 		"template": template,

@@ -15,6 +15,8 @@ func TestInsteadOfAModule(t *testing.T) {
 		{"apt", "command,package", "write uses: package;"},
 		{"ansible.builtin.service", "command,service", "write uses: service;"},
 		{"ansible.builtin.copy", "command,file", "write uses: file;"},
+		{"ansible.builtin.copy", "command,copy,file", "write uses: file for one file, or uses: copy for a folder;"},
+		{"ansible.builtin.template", "command,file", "the Ansible module template is not a job type here: write uses: file with template: FILE"},
 		{"community.general.snap", "command", "the Ansible module snap is not"},
 		{"shell", "command", "write uses: command;"},
 		{"comand", "command", ""},

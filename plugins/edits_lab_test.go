@@ -35,7 +35,7 @@ func fullDisk(t *testing.T, m *servers.Machine, def sdk.Def, with sdk.With) {
 	with["path"] = "/small/f"
 	got := on(t, m, def).Run(with)
 	after := lab(t, m, "tr '\\n' ' ' </small/f; ls -A /small; umount /small")
-	if got.Outcome != "failed" || !strings.Contains(got.Reason, "the disk may be full") || after != "a port 1 z f\nrest" {
+	if got.Outcome != "failed" || !strings.Contains(got.Reason, "the disk may be full: see df -h on the host") || after != "a port 1 z f\nrest" {
 		t.Errorf("a full disk: %s (%s); then %q", got.Outcome, got.Reason, after)
 	}
 }

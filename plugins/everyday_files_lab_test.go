@@ -249,7 +249,7 @@ func TestLabCopyToAFullDisk(t *testing.T) {
 	}
 	lab(t, m, "mkdir -p /srv/w && mount -t tmpfs -o size=1200k tmpfs /srv/w && echo old | tee /srv/w/a >/srv/w/b")
 	with := sdk.With{"source": "site", "path": "/srv/w"}
-	if got := kit.Run(with); got.Outcome != "failed" || !strings.Contains(got.Reason, "disk may be full") {
+	if got := kit.Run(with); got.Outcome != "failed" || !strings.Contains(got.Reason, "disk may be full: see df -h on the host") {
 		t.Errorf("%s (%s)", got.Outcome, got.Reason)
 	}
 	if now := lab(t, m, "cd /srv/w && ls -A && cat *"); now != "a\nb\nold\nold" {

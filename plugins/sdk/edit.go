@@ -113,13 +113,13 @@ up=..
 umask 077
 if [ "$old" ]; then
   [ -f "../$t" ] || fail "$changed"
-  cp -pP "../$t" ./x || fail "the file cannot be copied beside itself: the disk may be full"
+  cp -pP "../$t" ./x || fail "the file cannot be copied beside itself: the disk may be full: see df -h on the host"
   [ -f ./x ] && [ ! -L ./x ] || fail "$changed"
   is "$old" ./x || fail "$changed"
   [ "$(owner ./x)" = "$(owner "../$t")" ] || fail "this login cannot keep the owner of the file: run the step with become: true"
   chmod u+w ./x
 fi
-cat >./x || fail "the new content was not written: the disk may be full"
+cat >./x || fail "the new content was not written: the disk may be full: see df -h on the host"
 is "$new" ./x || fail "the new content did not arrive whole"
 if [ -z "$old" ]; then
   chmod "$m" ./x

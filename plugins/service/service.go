@@ -189,9 +189,22 @@ func act(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now status, actio
 	}
 	if answer := sdk.ReadAnswer(result.Stdout); answer.Has("died") {
 		r.Print([]byte(answer.Text("log")))
-		return sdk.Failf("service %s does not run %s after it was started", p.Name, time.Duration(p.Settle))
+		return sdk.Failf("service %s does not run %s after it was started\nhint: on the host, %s shows why", p.Name, time.Duration(p.Settle), reports(now.init, p.Name))
 	}
 	return nil
+}
+
+// reports returns the command that shows what a service reported.
+func reports(init, name string) string {
+	switch init {
+	case "systemd":
+		return "journalctl -u " + name + " -n 50"
+	case "openrc":
+		return "rc-service " + name + " status"
+	case "procd":
+		return "logread -e " + name
+	}
+	return "/etc/init.d/" + name + " status"
 }
 
 func read(text string) (status, error) {
