@@ -68,8 +68,11 @@ func TestLanguageOfThePages(t *testing.T) {
 				return
 			}
 			most := language.MaxPageLines
-			if path == "README.md" {
+			switch path {
+			case "README.md":
 				most = 120 // it is the first page of a stranger
+			case "ARCHITECTURE.md":
+				most = 250
 			}
 			if n := strings.Count(string(text), "\n"); n > most {
 				t.Errorf("%s has %d lines: at most %d", path, n, most)

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	inPlace    = 2 * time.Second // a longer pause before the next attempt suspends the job, and frees its slot
+	inPlace    = 2 * time.Second // a longer pause before the next attempt suspends the job, which then uses no concurrency
 	maxCrashes = 3               // of the plugin in one step: then the step has failed
 	staleAfter = 5 * time.Second // a job whose lease a host refused is returned for so long; the queue also refuses it, unless it was set back
 	maxAbsence = 8               // calls that the plugin could not take, some minutes in all

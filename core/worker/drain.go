@@ -36,7 +36,7 @@ func (p *poller) startKill() {
 }
 
 // giveUpStuck ends jobs whose job type did not return although it was asked to. Their goroutines
-// and slots stay taken, but their runs can be completed.
+// stay and count against the concurrency, but their runs can be completed.
 func (p *poller) giveUpStuck(now time.Time) {
 	if now.Before(p.stuckAt) {
 		return

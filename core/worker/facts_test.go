@@ -11,8 +11,8 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// A host whose shell hangs keeps no slot and no lock: the step's time limit is also that of asking
-// for the facts that its expressions read. Red without it: the step took an hour.
+// A host whose shell hangs uses no concurrency and no lock: the step's time limit is also that of
+// asking for the facts that its expressions read. Red without it: the step took an hour.
 func TestAskingForFactsTimesOut(t *testing.T) {
 	const hangs = ", and did not end within 1s; its process is killed"
 	for what, do := range map[string]func(context.Context, host.Call) (host.Outcome, error){

@@ -25,7 +25,7 @@ func TestTrapPrefetchStrandsWork(t *testing.T) { // machinery#559
 		other := l.config()
 		other.Name = "node-2"
 		pass(time.Second)
-		m := l.start(other) // what the first has no slot for must be there for the second
+		m := l.start(other) // what is beyond the concurrency of the first must be there for the second
 		pass(time.Second)
 		if s, _ := l.q.Status(l.t.Context(), "r"); s.InFlight != 8 {
 			t.Errorf("%d in flight on two nodes of concurrency 4", s.InFlight)
@@ -137,7 +137,7 @@ func TestTrapPoisonJobIsDeadAtThree(t *testing.T) { // sidekiq#4633
 			n.Kill()
 			<-n.done
 			n.stop()
-			// Somebody must turn to see that the victim is gone; it has no slots to spare for it.
+			// Somebody must turn to see that the victim is gone; it leases nothing.
 			s, _ := l.q.Open(l.t.Context(), "watcher")
 			for range 10 {
 				pass(time.Second)

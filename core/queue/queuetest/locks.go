@@ -126,7 +126,7 @@ func blockedPass(f *fixture) {
 	f.submit(b)
 	got := f.lease(s, 10)
 	if want := []string{"b/1", "b/2"}; !slices.Equal(ids(got), want) {
-		f.Fatalf("leased %v, expected %v: a blocked job takes no slot of its run", ids(got), want)
+		f.Fatalf("leased %v, expected %v: a blocked job does not count against max_in_flight of its run", ids(got), want)
 	}
 	eq(f, "blocked", f.status("b").Blocked, 1)
 	f.ack(s, allDone(got, core.Changed)...)

@@ -94,7 +94,7 @@ func wordRules() []rule {
 		{"fire", words(`(?:to|not|they|schedules?|expressions?) fire|skips? a fire`), words(`fire times?`), `"trigger" or "fire time"`, "when they fire", "a schedule skips a fire time"},
 		{"given up", words(`g[ia]ve[sn]? up|giving up`), nil, `"dead-lettered", "retries exhausted" or "stops trying"`, "the message is given up", "the message is dead-lettered"},
 		{"taken back", words(`(?:tak(?:e|es|en|ing)|took) (?:\w+ )?back`), nil, `"rolled back", "revoked" or "undone"`, "the change is taken back", "the change is rolled back"},
-		{"forks", words(`forks|(?:free|worker|job) slots?|slots? of (?:a|the) (?:worker|node)|worker's slots?`), nil, `"concurrency" or "host tasks at the same time"`, "50 forks", "the A/B slots of the device"},
+		{"forks", words(`forks|(?:free|worker|job) slots?|slots? of (?:a|the) (?:worker|node)|worker's slots?|(?:no|busy) slots?|(?:hold|free|jobs?) (?:a|its) slot`), nil, `"concurrency" or "host tasks at the same time"`, "50 forks", "the A/B slots of the device"},
 		{"configs", words(`configs`), nil, `"settings" (of a process) or "config backups" (of devices)`, "configs of devices", "config backups of devices"},
 		{"stir", words(`pok(?:e|es|ed|ing)|stir(?:s|red|ring)?|nudg(?:e|es|ed|ing)|hubs?`), nil, `"notify" or "broadcast"`, "the hub is poked", "GitHub notifies the server"},
 		{"gate", words(`gates?|stash(?:es|ed)?|ownfiles|doors?|knocks?`), nil, `"admission", "barrier", "limiter", "state store" or "secure file"`, "the gate opens", "the barrier opens"},
