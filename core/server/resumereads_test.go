@@ -71,8 +71,9 @@ func (c *queryCounter) pass(client net.Conn) {
 	c.count(bufio.NewReader(client), server)
 }
 
-// count forwards messages of a client. Each but the first has a byte of its kind and its length: a
-// query ends with Sync, or is a simple Query.
+// count forwards messages of a client. Each but the first has a byte of its kind and its length.
+// Only Execute is a query of ours: the driver also prepares statements for each connection, and
+// asks one that was idle for a second whether it is alive.
 func (c *queryCounter) count(client *bufio.Reader, server io.Writer) {
 	for first := true; ; first = false {
 		kind := 0
@@ -83,7 +84,7 @@ func (c *queryCounter) count(client *bufio.Reader, server io.Writer) {
 		if err != nil {
 			return
 		}
-		if !first && (head[0] == 'S' || head[0] == 'Q') {
+		if !first && head[0] == 'E' {
 			c.queries.Add(1)
 		}
 		size := int64(kind) + int64(binary.BigEndian.Uint32(head[kind:]))
