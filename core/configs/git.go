@@ -1,7 +1,6 @@
 package configs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +43,7 @@ func fixed() []string {
 func (g git) call(ctx context.Context, lock *os.File, in io.Reader, out io.Writer, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	said := limited{most: maxStderr}
+	said := core.Head{Most: maxStderr}
 	cmd := exec.CommandContext(ctx, "git", append(append([]string{"--git-dir=" + g.dir}, fixed()...), args...)...) //nolint:gosec // names and versions are checked
 	cmd.Dir = "/"
 	cmd.Env = []string{
@@ -77,11 +76,11 @@ func (g git) call(ctx context.Context, lock *os.File, in io.Reader, out io.Write
 
 // text returns the output of a call, which must be at most most bytes long.
 func (g git) text(ctx context.Context, lock *os.File, most int, args ...string) (string, error) {
-	out := limited{most: most}
+	out := core.Head{Most: most}
 	if err := g.call(ctx, lock, nil, &out, args...); err != nil {
 		return "", err
 	}
-	if out.over {
+	if out.Over() {
 		return "", fmt.Errorf("git %s: %w: more than %d MiB of output", args[0], core.ErrInvalid, most>>20)
 	}
 	return out.String(), nil
@@ -91,20 +90,4 @@ func (g git) text(ctx context.Context, lock *os.File, most int, args ...string) 
 func (g git) tip(ctx context.Context, lock *os.File) (string, error) {
 	out, err := g.text(ctx, lock, 1<<10, "for-each-ref", "--format=%(objectname)", branch)
 	return strings.TrimSpace(out), err
-}
-
-// limited keeps the first bytes.
-type limited struct {
-	bytes.Buffer
-	most int
-	over bool
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if room := l.most - l.Len(); len(p) > room {
-		l.over = true
-		l.Buffer.Write(p[:max(room, 0)])
-		return len(p), nil
-	}
-	return l.Buffer.Write(p)
 }

@@ -79,7 +79,7 @@ func (r *Repo) writeBatch(ctx context.Context, batch []*request) error {
 // load makes commits of a stream, and gives their names. --done: a stream that breaks off, because
 // this process was killed, changes nothing.
 func (g git) load(ctx context.Context, lock *os.File, stream io.Reader) ([]string, error) {
-	marks := limited{most: 1 << 20}
+	marks := core.Head{Most: 1 << 20}
 	if err := g.call(ctx, lock, stream, &marks, "fast-import", "--quiet", "--done", "--date-format=raw"); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package definitions
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -89,17 +88,16 @@ func (g *git) command(ctx context.Context, args ...string) *exec.Cmd {
 func (g *git) run(ctx context.Context, limit time.Duration, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var out, said limited
-	out.max, said.max = maxOutput, maxStderr
+	out, said := core.Head{Most: maxOutput}, core.Head{Most: maxStderr}
 	cmd := g.command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
-		return "", g.explain(ctx, args[0], limit, err, said.buf.String())
+		return "", g.explain(ctx, args[0], limit, err, said.String())
 	}
-	if out.over {
+	if out.Over() {
 		return "", fmt.Errorf("git %s: %w: more than %d KiB of output", args[0], core.ErrInvalid, maxOutput>>10)
 	}
-	return out.buf.String(), nil
+	return out.String(), nil
 }
 
 // explain says what failed, without secrets. A call that the caller ended gives the cause.
@@ -119,27 +117,11 @@ func (g *git) explain(ctx context.Context, verb string, limit time.Duration, err
 	return fmt.Errorf("git %s: %s", verb, said)
 }
 
-// limited keeps the first bytes.
-type limited struct {
-	buf  bytes.Buffer
-	max  int
-	over bool
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if room := l.max - l.buf.Len(); len(p) > room {
-		l.over = true
-		l.buf.Write(p[:max(room, 0)])
-		return len(p), nil
-	}
-	return l.buf.Write(p)
-}
-
 // stream runs a call and lets read take its output as it comes.
 func (g *git) stream(ctx context.Context, limit time.Duration, in io.Reader, read func(*bufio.Reader) error, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	said := limited{max: maxStderr}
+	said := core.Head{Most: maxStderr}
 	cmd := g.command(ctx, args...)
 	cmd.Stdin, cmd.Stderr = in, &said
 	out, err := cmd.StdoutPipe()
@@ -154,12 +136,12 @@ func (g *git) stream(ctx context.Context, limit time.Duration, in io.Reader, rea
 		kill := cmd.Cancel()
 		_ = cmd.Wait() // it was killed for what it said
 		if errors.Is(failed, io.ErrUnexpectedEOF) || errors.Is(failed, io.EOF) || kill != nil && ctx.Err() != nil {
-			return g.explain(ctx, args[0], limit, failed, said.buf.String())
+			return g.explain(ctx, args[0], limit, failed, said.String())
 		}
 		return failed
 	}
 	if err := cmd.Wait(); err != nil {
-		return g.explain(ctx, args[0], limit, err, said.buf.String())
+		return g.explain(ctx, args[0], limit, err, said.String())
 	}
 	return nil
 }

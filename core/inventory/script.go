@@ -71,42 +71,22 @@ func runScript(ctx context.Context, path string, args ...string) ([]byte, error)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // also the processes that it started
 	cmd.WaitDelay = time.Second
-	out, errs := &bounded{max: maxFile, stop: cancel}, &bounded{max: maxStderr}
+	out, errs := &core.Head{Most: maxFile, Full: cancel}, &core.Head{Most: maxStderr}
 	cmd.Stdout, cmd.Stderr = out, errs
 	err := cmd.Run()
 	call := path + " " + strings.Join(args, " ")
 	switch {
-	case out.over:
+	case out.Over():
 		return nil, fmt.Errorf("inventory %s: %w: it printed more than %d MB", call, core.ErrInvalid, maxFile>>20)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, fmt.Errorf("inventory %s: %w: not done within %v", call, core.ErrTimeout, scriptTime)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("inventory %s: %w", call, ctx.Err())
 	case err != nil:
-		said := strings.TrimSpace(strings.ToValidUTF8(errs.buf.String(), "?"))
+		said := strings.TrimSpace(strings.ToValidUTF8(errs.String(), "?"))
 		return nil, fmt.Errorf("inventory %s: %w: %w\n%s", call, core.ErrInvalid, err, said)
 	}
-	return out.buf.Bytes(), nil
-}
-
-// bounded keeps the first bytes; with stop it ends the writer when there are more.
-type bounded struct {
-	buf  bytes.Buffer
-	max  int
-	over bool
-	stop func()
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.buf.Len()+len(p) > b.max {
-		b.over = true
-		b.buf.Write(p[:b.max-b.buf.Len()])
-		if b.stop != nil {
-			b.stop()
-		}
-		return len(p), nil
-	}
-	return b.buf.Write(p)
+	return out.Bytes(), nil
 }
 
 // listing reads what Ansible's --list prints. ask gets the vars of a host when

@@ -1,7 +1,6 @@
 package sources
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,7 +65,7 @@ func (f *Fetcher) list(ctx context.Context, s Source, program *os.File, dir, tok
 		return nil, err
 	}
 	defer done()
-	out, said := &capped{most: maxBody, full: cancel}, &capped{most: maxStderr}
+	out, said := &core.Head{Most: maxBody, Full: cancel}, &core.Head{Most: maxStderr}
 	runtime.LockOSThread() // a confined program ends with the thread that started it
 	defer runtime.UnlockOSThread()
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, out, said, time.Second
@@ -77,20 +76,20 @@ func (f *Fetcher) list(ctx context.Context, s Source, program *os.File, dir, tok
 	err = cmd.Wait()
 	ended()
 	switch cause := context.Cause(ctx); {
-	case out.over:
+	case out.Over():
 		return nil, fmt.Errorf("it printed more than %d MiB: %w", maxBody>>20, core.ErrInvalid)
 	case cause != nil:
 		return nil, cause
 	case errors.Is(err, exec.ErrWaitDelay):
 		return nil, fmt.Errorf("it left a program behind that holds its output: %w", core.ErrInvalid)
 	case err != nil:
-		text := said.b.String()
+		text := said.String()
 		if token != "" {
 			text = strings.ReplaceAll(text, token, "***")
 		}
 		return nil, fmt.Errorf("%w: %s", err, yamlread.Clip(strings.TrimSpace(text)))
 	}
-	return out.b.Bytes(), nil
+	return out.Bytes(), nil
 }
 
 // command starts the program confined, where that is possible.
@@ -105,23 +104,4 @@ func (f *Fetcher) command(program *os.File, path, dir string, env []string) (*ex
 	cmd := exec.Command(path, "--list") //nolint:noctx // its group is ended
 	cmd.Env, cmd.SysProcAttr = env, &syscall.SysProcAttr{Setpgid: true}
 	return cmd, func() {}, nil
-}
-
-// capped keeps the first bytes.
-type capped struct {
-	b    bytes.Buffer
-	most int
-	over bool
-	full func()
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	if left := c.most - c.b.Len(); len(p) > left {
-		c.b.Write(p[:left])
-		if c.over = true; c.full != nil {
-			c.full()
-		}
-		return len(p), nil
-	}
-	return c.b.Write(p)
 }

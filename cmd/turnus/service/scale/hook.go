@@ -74,7 +74,7 @@ func command(ctx context.Context, line string, r Request) error {
 		return fmt.Errorf("write the request: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line) //nolint:gosec // the operator's own
-	said := &head{}
+	said := &core.Head{Most: maxSaid}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(append(body, '\n')), said, said
 	cmd.WaitDelay = 2 * time.Second // what it left behind with its output open is not waited for
 	apart(cmd)
@@ -88,14 +88,4 @@ func command(ctx context.Context, line string, r Request) error {
 		return fmt.Errorf("run the hook: %w: %s", err, strings.TrimSpace(said.String()))
 	}
 	return nil
-}
-
-// head keeps the first bytes of what is written.
-type head struct{ bytes.Buffer }
-
-func (h *head) Write(p []byte) (int, error) {
-	if room := maxSaid - h.Len(); room > 0 {
-		h.Buffer.Write(p[:min(room, len(p))])
-	}
-	return len(p), nil
 }
