@@ -122,7 +122,10 @@ func (d *DataDir) sign(what string) error {
 
 // Close lets the folder go. The lock's file stays: removed, two processes could each hold one of
 // its name.
-func (d *DataDir) Close() error { return d.lock.Close() }
+func (d *DataDir) Close() error {
+	err := syscall.Flock(int(d.lock.Fd()), syscall.LOCK_UN) // a child between fork and exec also has the file open
+	return errors.Join(err, d.lock.Close())
+}
 
 // OpenLedger opens what url names, or the data folder's own; large outputs are in the data folder's
 // outputs unless another place is named.

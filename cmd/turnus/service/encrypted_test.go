@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,9 +52,12 @@ func TestAKeyStaysWhileAnOlderQueueMayBeEncryptedWithIt(t *testing.T) {
 			t.Errorf("began %v after: %v", began, err)
 		}
 	}
-	if err := errors.Join(os.Chtimes(lock, time.Time{}, time.Now().Add(-time.Minute)), d.Close()); err != nil {
+	// Closed while a child of this process, on its way to exec, has the file open.
+	child, err := syscall.Dup(int(d.lock.Fd()))
+	if err := errors.Join(err, os.Chtimes(lock, time.Time{}, time.Now().Add(-time.Minute)), d.Close()); err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = syscall.Close(child) }()
 	if err := f.BegunSince(t.Context(), con, id); err != nil { // nobody holds it any more
 		t.Error(err)
 	}
