@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,14 +40,12 @@ type FollowOptions struct {
 	MinGap     time.Duration // between polls, however often it is notified; 2 s when zero
 	Timeout    time.Duration // of one fetch; 2 min when zero
 	MaxBackoff time.Duration // between polls while the remote is away; 5 min when zero
-	Depth      int           // commits that are fetched; 50 when zero
 	MaxMirror  int64         // bytes of the mirror; 1 GiB when zero
 	MaxTree    int64         // bytes of one checkout; 512 MiB when zero
 	Keep       int           // checkouts kept beside the current one; 3 when zero
 	KeepFor    time.Duration // checkouts are kept so long, though there are more; 24 h when zero
 
-	Git string   // the program; git when empty
-	SSH []string // the ssh client and its arguments; strict and without questions when empty
+	Git string // the program; git when empty
 }
 
 // Update is a set that takes the place of another.
@@ -116,6 +114,12 @@ const (
 	tipRef  = "refs/turnus/tip"
 )
 
+const (
+	fetchDepth = "50" // commits
+	// sshCommand is strict, and asks nothing.
+	sshCommand = "ssh -oBatchMode=yes -oStrictHostKeyChecking=yes -oConnectTimeout=15 -oPermitLocalCommand=no"
+)
+
 // NewFollower checks the options. Nothing is contacted and nothing written. Errors wrap
 // core.ErrInvalid.
 func NewFollower(o FollowOptions) (*Follower, error) {
@@ -129,38 +133,27 @@ func NewFollower(o FollowOptions) (*Follower, error) {
 	if o.Dir == "" || o.Apply == nil {
 		return nil, fmt.Errorf("repository %s: %w: a folder and Apply are needed", r.address, core.ErrInvalid)
 	}
-	setDefault(&o.Every, time.Minute)
-	setDefault(&o.MinGap, 2*time.Second)
-	setDefault(&o.Timeout, 2*time.Minute)
-	setDefault(&o.MaxBackoff, 5*time.Minute)
-	setDefault(&o.Depth, 50)
-	setDefault(&o.MaxMirror, 1<<30)
-	setDefault(&o.MaxTree, 512<<20)
-	setDefault(&o.Keep, 3)
-	setDefault(&o.KeepFor, 24*time.Hour)
-	setDefault(&o.Git, "git")
-	if len(o.SSH) == 0 {
-		o.SSH = []string{"ssh", "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oConnectTimeout=15", "-oPermitLocalCommand=no"}
-	}
+	o.Every = cmp.Or(o.Every, time.Minute)
+	o.MinGap = cmp.Or(o.MinGap, 2*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 2*time.Minute)
+	o.MaxBackoff = cmp.Or(o.MaxBackoff, 5*time.Minute)
+	o.MaxMirror = cmp.Or(o.MaxMirror, 1<<30)
+	o.MaxTree = cmp.Or(o.MaxTree, 512<<20)
+	o.Keep = cmp.Or(o.Keep, 3)
+	o.KeepFor = cmp.Or(o.KeepFor, 24*time.Hour)
+	o.Git = cmp.Or(o.Git, "git")
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("repository %s: %w", r.address, err)
 	}
 	f := &Follower{
 		o: o, notify: make(chan struct{}, 1), failed: core.Backoff{Interval: min(o.Every, 5*time.Second), Max: max(o.MaxBackoff, o.MinGap), Jitter: 0.2},
-		g:     &git{program: o.Git, dir: filepath.Join(dir, "mirror"), remote: r, ssh: shellWords(o.SSH)},
+		g:     &git{program: o.Git, dir: filepath.Join(dir, "mirror"), remote: r, ssh: sshCommand},
 		trees: &checkouts{dir: filepath.Join(dir, "rev"), bytes: o.MaxTree, users: map[string]int{}, checked: map[string]bool{}, sizes: map[string]int64{}},
 	}
 	f.o.Dir = dir
 	f.status = Status{Repository: r.address, Branch: o.Branch, State: Starting, Since: time.Now().UTC()}
 	return f, nil
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // branchName reports whether a name can be one, as git check-ref-format has it.
@@ -175,15 +168,6 @@ func branchName(name string) bool {
 		}
 	}
 	return !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' })
-}
-
-// shellWords quotes an argv for the shell that git runs it with.
-func shellWords(argv []string) string {
-	out := make([]string, len(argv))
-	for i, a := range argv {
-		out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-	}
-	return strings.Join(out, " ")
 }
 
 // Run follows the branch until ctx ends; then it returns nil, and nothing that it started runs any
@@ -227,7 +211,10 @@ func (f *Follower) lock() (unlock func(), err error) {
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("follow %s: %w: another process uses %s", f.g.remote.address, core.ErrConflict, f.o.Dir), file.Close())
 	}
-	return func() { _ = file.Close() }, nil // which unlocks
+	return func() {
+		_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN) // a child between fork and exec also has the file open
+		_ = file.Close()
+	}, nil
 }
 
 // prepare makes the mirror. One that git does not know any more is made again: it is a copy.
@@ -255,7 +242,7 @@ func (f *Follower) renew(ctx context.Context) error {
 		return err
 	}
 	_, err := fresh.run(ctx, localTime, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--update-shallow",
-		"--depth="+strconv.Itoa(f.o.Depth), "--", f.g.dir, "+"+goodRef+":"+goodRef)
+		"--depth="+fetchDepth, "--", f.g.dir, "+"+goodRef+":"+goodRef)
 	if ctx.Err() != nil {
 		return ctx.Err() // the old mirror stays until the next start
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -94,7 +93,7 @@ func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritte
 		before = good
 	}
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance", "--force", "--update-shallow",
-		"--depth=" + strconv.Itoa(f.o.Depth), "--", f.g.remote.address, "+refs/heads/" + f.o.Branch + ":" + tipRef}
+		"--depth=" + fetchDepth, "--", f.g.remote.address, "+refs/heads/" + f.o.Branch + ":" + tipRef}
 	if err = f.g.watched(ctx, f.o.Timeout, f.o.MaxMirror, args...); err != nil {
 		if ctx.Err() == nil {
 			err = errors.Join(err, f.mend(ctx, errors.Is(err, errTooLarge)))

@@ -46,7 +46,6 @@ type Config struct {
 	Session  time.Duration // how long a login is good for, from when the provider made it
 	Rules    func() (Rules, error)
 	HTTP     *http.Client // nil: one with bounds
-	Now      func() time.Time
 }
 
 // Person is somebody whom a rule lets in.
@@ -87,9 +86,6 @@ func New(c Config) (*Provider, error) {
 	}
 	if c.HTTP == nil {
 		c.HTTP = &http.Client{Timeout: askTime}
-	}
-	if c.Now == nil {
-		c.Now = time.Now
 	}
 	return &Provider{cfg: c}, nil
 }
@@ -189,7 +185,7 @@ func (p *Provider) Verify(ctx context.Context, idToken, salt, asked string) (Per
 	}
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.cfg.HTTP), askTime)
 	defer cancel()
-	token, err := found.Verifier(&oidc.Config{ClientID: p.cfg.ClientID, Now: p.cfg.Now}).Verify(ctx, idToken)
+	token, err := found.Verifier(&oidc.Config{ClientID: p.cfg.ClientID}).Verify(ctx, idToken)
 	if err != nil && strings.HasPrefix(err.Error(), keysAway) {
 		return Person{}, fmt.Errorf("the OpenID provider %s: %w: %w", p.cfg.Issuer, core.ErrUnavailable, err)
 	}
@@ -202,7 +198,7 @@ func (p *Provider) Verify(ctx context.Context, idToken, salt, asked string) (Per
 	if err := errors.Join(token.Claims(&known), token.Claims(&all), token.Claims(&signed)); err != nil {
 		return Person{}, fmt.Errorf("the ID token's claims cannot be read: %w: %w", core.ErrInvalid, err)
 	}
-	now := p.cfg.Now()
+	now := time.Now()
 	switch {
 	case token.Subject == "":
 		return Person{}, fmt.Errorf("the ID token names no subject: %w", core.ErrInvalid)

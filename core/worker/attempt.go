@@ -121,7 +121,7 @@ func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, e
 	a.dropOutputs()
 	before := &a.cur.Printed
 	a.stdout, a.stderr, a.diff = j.w.captured(before.Stdout), j.w.captured(before.Stderr), j.w.captured(before.Diff)
-	limit := a.limit()
+	limit := a.step.Timeout
 	cancel := context.CancelFunc(func() {})
 	var by time.Time
 	if limit > 0 {
@@ -335,15 +335,15 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 		sr.Outcome, sr.ReasonCode = core.Lost, core.EffectsUnknown
 		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
 		if timedOut {
-			sr.Reason = fmt.Sprintf("timed out after %v: %s", a.limit(), sr.Reason)
+			sr.Reason = fmt.Sprintf("timed out after %v: %s", a.step.Timeout, sr.Reason)
 		}
 	case err != nil:
 		sr.Outcome, sr.Reason, sr.ReasonCode = core.Failed, core.ErrorText(err), codeOf(err)
 		if timedOut {
-			sr.Reason, sr.ReasonCode = fmt.Sprintf("timed out after %v%s", a.limit(), out.How), core.TimedOut
+			sr.Reason, sr.ReasonCode = fmt.Sprintf("timed out after %v%s", a.step.Timeout, out.How), core.TimedOut
 		}
 	case timedOut && (sr.Outcome == core.Cancelled || sr.Outcome == core.Failed):
-		text := fmt.Sprintf("timed out after %v", a.limit())
+		text := fmt.Sprintf("timed out after %v", a.step.Timeout)
 		if sr.Outcome == core.Failed && sr.Reason != "" {
 			text += ": " + sr.Reason
 		}
@@ -369,13 +369,6 @@ func codeOf(err error) core.ReasonCode {
 		return core.ParamsRefused
 	}
 	return ""
-}
-
-func (a *attempts) limit() time.Duration {
-	if a.step.Timeout > 0 {
-		return a.step.Timeout
-	}
-	return a.m.job.w.cfg.StepTimeout
 }
 
 // interrupted is the end of the lease for a step that was asked to end in its middle.

@@ -18,9 +18,6 @@ func (p *poller) startDrain() {
 	p.draining = true
 	p.endWaiter()
 	close(p.w.drain)
-	if p.w.cfg.DrainTimeout > 0 {
-		p.killAfter = time.Now().Add(p.w.cfg.DrainTimeout)
-	}
 	n := p.count()
 	p.w.cfg.Log.Info("draining: no new jobs are taken", "running", n)
 	p.w.report(Event{Kind: Draining, Text: fmt.Sprintf("%d jobs run", n)})
@@ -31,7 +28,7 @@ func (p *poller) startKill() {
 		return
 	}
 	p.startDrain()
-	p.killed, p.killedAt, p.killAfter = true, time.Now(), time.Time{}
+	p.killed, p.killedAt = true, time.Now()
 	p.w.stopJobs(errKilled, func(*job) bool { return true })
 }
 

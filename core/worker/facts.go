@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +21,7 @@ const factsType = "facts"
 // the result of the step where the host gave none, or how the lease ends.
 func (m *machine) gather(s playbooks.Step, sr core.StepResult) (*core.StepResult, *leaseEnd) {
 	j := m.job
-	ctx, limit := j.ctx, cmp.Or(s.Timeout, j.w.cfg.StepTimeout)
+	ctx, limit := j.ctx, s.Timeout
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)

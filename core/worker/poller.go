@@ -32,26 +32,25 @@ type poller struct {
 	waiter   chan struct{} // closed when the waiter has ended; nil when there is none
 	stopWait context.CancelFunc
 
-	acks      []queue.Ack
-	flushAt   time.Time     // when the acks must go
-	pollAt    time.Time     // when to look without a hint
-	retryAt   time.Time     // not before then, the queue is away
-	adoptAt   time.Time     // when to compare with what the queue thinks we hold; zero is never
-	stuckAt   time.Time     // when to look for jobs that ignore their end
-	skew      time.Duration // the queue's clock less ours; only for Wait
-	barren    int           // turns in a row that left work and brought no job
-	hinted    bool
-	more      bool
-	quick     int // hints in a row that came immediately and brought nothing
-	draining  bool
-	killed    bool
-	killedAt  time.Time
-	killAfter time.Time // of a drain with a time limit
-	zombies   int       // running jobs of earlier sessions
-	stuck     int       // running jobs that the poller no longer waits for
-	fence     uint64    // the highest token that a turn of the session leased
-	older     bool      // that the queue has forgotten leases of the session was logged
-	load      loadGuard
+	acks     []queue.Ack
+	flushAt  time.Time     // when the acks must go
+	pollAt   time.Time     // when to look without a hint
+	retryAt  time.Time     // not before then, the queue is away
+	adoptAt  time.Time     // when to compare with what the queue thinks we hold; zero is never
+	stuckAt  time.Time     // when to look for jobs that ignore their end
+	skew     time.Duration // the queue's clock less ours; only for Wait
+	barren   int           // turns in a row that left work and brought no job
+	hinted   bool
+	more     bool
+	quick    int // hints in a row that came immediately and brought nothing
+	draining bool
+	killed   bool
+	killedAt time.Time
+	zombies  int    // running jobs of earlier sessions
+	stuck    int    // running jobs that the poller no longer waits for
+	fence    uint64 // the highest token that a turn of the session leased
+	older    bool   // that the queue has forgotten leases of the session was logged
+	load     loadGuard
 }
 
 // finished is a job's goroutine that has ended.
@@ -110,9 +109,6 @@ func (p *poller) run(ctx context.Context) error {
 
 // step does what is due now.
 func (p *poller) step(ctx context.Context, now time.Time) {
-	if !p.killAfter.IsZero() && !now.Before(p.killAfter) {
-		p.startKill()
-	}
 	p.giveUpStuck(now)
 	if p.session != nil && p.session.isGone() {
 		p.dropSession()
@@ -425,6 +421,5 @@ func (p *poller) nextPoll() time.Time {
 			return now
 		}
 	}
-	consider(p.killAfter)
 	return next
 }

@@ -73,14 +73,8 @@ type Config struct {
 	// has the job's lease.
 	KeepOutput KeepOutput
 
-	// StepTimeout is the time limit of an attempt of a step that gives none; 0 is none.
-	StepTimeout time.Duration
 	// Grace is the grace of Plugins: how long a job may take to end itself; 5 s.
 	Grace time.Duration
-	// DrainTimeout is how long running jobs may continue after Run's context ended, before they are
-	// stopped as by Kill. 0 means no limit: as long as they take, and as long as the queue is away
-	// while results wait for it.
-	DrainTimeout time.Duration
 
 	// Events gets each event as it happens. Many goroutines call it at the same time. It must not
 	// block for long.

@@ -56,22 +56,6 @@ func TestConcurrencyIsNeverExceeded(t *testing.T) {
 	})
 }
 
-func TestDrainHasATimeLimit(t *testing.T) {
-	inLab(t, func(l *lab) {
-		l.plugins.do = sleep(time.Hour)
-		l.submit("r", 1, oneStep)
-		c := l.config()
-		c.DrainTimeout = time.Minute
-		n := l.start(c)
-		pass(time.Second)
-		stopped := time.Now()
-		n.drain()
-		if took := time.Since(stopped); took < time.Minute || took > time.Minute+5*time.Second {
-			t.Errorf("drain took %v", took)
-		}
-	})
-}
-
 func TestKillStopsAtOnceAndSaysWhatBecameOfEachJob(t *testing.T) {
 	cases := []struct {
 		name  string

@@ -30,8 +30,6 @@ type Fetcher struct {
 	Token func(ctx context.Context, name string) ([]byte, error)
 	// Sandbox confines programs; nil does not.
 	Sandbox *sandbox.Sandbox
-	// Now is the clock; time.Now when nil.
-	Now func() time.Time
 }
 
 // Fetch returns all hosts of a source as they are now, or an error that names the source: there is
@@ -39,11 +37,7 @@ type Fetcher struct {
 func (f *Fetcher) Fetch(ctx context.Context, s Source) (*Generation, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, fmt.Errorf("no answer within %v: %w", fetchTime, core.ErrTimeout))
 	defer cancel()
-	began := time.Now
-	if f.Now != nil {
-		began = f.Now
-	}
-	g := &Generation{Source: s.Name, Fetched: began().UTC()}
+	g := &Generation{Source: s.Name, Fetched: time.Now().UTC()}
 	err := f.fetch(ctx, s, g)
 	if err == nil && len(g.Body) > maxBody {
 		err = fmt.Errorf("it has more than %d MiB: %w", maxBody>>20, core.ErrInvalid)
