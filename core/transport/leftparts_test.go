@@ -112,7 +112,7 @@ func TestPutRemovesThePartsOfOlderFences(t *testing.T) {
 }
 
 // A worker and its command on the host are killed while the part is in a folder of its own, because
-// others may write beside it.
+// others may write beside it. A validate command left files.
 func TestPutRemovesTheFolderOfAPart(t *testing.T) {
 	t.Parallel()
 	s, p := startSSHD(t, servers.SSHDConfig("Subsystem sftp /nonexistent"))
@@ -124,6 +124,11 @@ func TestPutRemovesTheFolderOfAPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(folder, filepath.Base(part)+".old"), nil)
+	inner := filepath.Join(folder, filepath.Base(folder))
+	if err := os.Mkdir(inner, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(inner, "f.bak"), nil)
 	if _, err := p.Put(testContext(t), h, Put{Path: path, Size: 3, Fence: Fence{queue, 8}}, strings.NewReader("new")); err != nil {
 		t.Fatal(err)
 	}
