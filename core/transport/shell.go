@@ -84,8 +84,8 @@ l=$1; m=u=$(bits 2-4),g=$(bits 5-7),o=$(bits 8-10)
 fi
 `, newMode)
 
-// removeFolder defines the function away, which removes the folder $1 that takePrivate made. What is
-// in the folder inside it goes if only this login can have put it there.
+// removeFolder defines the function away, which removes the folder $1 that takePrivate made. The
+// folder inside it goes whole if only this login can have put something there.
 const removeFolder = `away() {
 (cd -P -- "./$1" 2>/dev/null && [ -O . ] && rm -f -- "./${1%.d}" "./${1%.d}.old" && [ -d "./$1" ] || exit
 set -- "$1" $(LC_ALL=C ls -ldn .)
