@@ -4,8 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Fence is the lease of a queue that an operation belongs to. A host keeps the newest fence of each
@@ -133,6 +136,32 @@ func (f Fence) partName(host string) string {
 		return ""
 	}
 	return f.fill("KEY_EPOCH_COUNT_", host)
+}
+
+// sweeps is the rule of sweepScript for the name of a part file, after "PATH.part.". idle is the
+// time since its last byte.
+func (f Fence) sweeps(host, name string, idle time.Duration) bool {
+	key, at, err := readPartName(name)
+	own, now, _ := readPartName(f.partName(host))
+	if err != nil || key != own {
+		return err == nil && idle >= 24*time.Hour
+	}
+	return slices.Compare(at, now) < 0
+}
+
+func readPartName(name string) (key string, at []uint64, err error) {
+	fields := strings.SplitN(name, "_", 4)
+	if len(fields) < 4 || len(fields[0]) != 12 || strings.Trim(fields[0], "0123456789abcdef") != "" {
+		return "", nil, errors.New("it shows no fence")
+	}
+	for _, field := range fields[1:3] {
+		n, err := strconv.ParseUint(field, 10, 64)
+		if err != nil {
+			return "", nil, fmt.Errorf("it shows no fence: %w", err)
+		}
+		at = append(at, n)
+	}
+	return fields[0], at, nil
 }
 
 // stale is the refusal of an older fence.

@@ -5,12 +5,15 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pkg/sftp"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts/servers"
@@ -52,6 +55,10 @@ func TestPutRemovesThePartsOfOlderFences(t *testing.T) {
 	ways := map[string]func(*testing.T) (core.Host, *Pool){"SFTP": func(t *testing.T) (core.Host, *Pool) {
 		t.Helper()
 		s, p := startSSHD(t)
+		return s.Host("web1"), p
+	}, "SFTP only": func(t *testing.T) (core.Host, *Pool) {
+		t.Helper()
+		s, p := startSSHD(t, servers.SSHDConfig("ForceCommand internal-sftp"))
 		return s.Host("web1"), p
 	}}
 	for _, shell := range shells(t) {
@@ -112,7 +119,7 @@ func TestPutRemovesThePartsOfOlderFences(t *testing.T) {
 }
 
 // A worker and its command on the host are killed while the part is in a folder of its own, because
-// others may write beside it.
+// others may write beside it. A validate command left files.
 func TestPutRemovesTheFolderOfAPart(t *testing.T) {
 	t.Parallel()
 	s, p := startSSHD(t, servers.SSHDConfig("Subsystem sftp /nonexistent"))
@@ -124,6 +131,11 @@ func TestPutRemovesTheFolderOfAPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(folder, filepath.Base(part)+".old"), nil)
+	inner := filepath.Join(folder, filepath.Base(folder))
+	if err := os.Mkdir(inner, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(inner, "f.bak"), nil)
 	if _, err := p.Put(testContext(t), h, Put{Path: path, Size: 3, Fence: Fence{queue, 8}}, strings.NewReader("new")); err != nil {
 		t.Fatal(err)
 	}
@@ -167,5 +179,48 @@ func TestFinishLeavesNothingAfterASignal(t *testing.T) {
 		if string(got) != c.want || len(left) > 0 || globErr != nil {
 			t.Errorf("%s: %v; the file has %q, left are %q, %v", program, err, got, left, globErr)
 		}
+	}
+}
+
+// crowd is a folder with many files.
+type crowd struct{ file os.FileInfo }
+
+const crowded = 60000
+
+func (c crowd) Filelist(*sftp.Request) (sftp.ListerAt, error) { return c, nil }
+
+func (c crowd) ListAt(files []os.FileInfo, at int64) (int, error) {
+	n := min(len(files), crowded-int(at))
+	for i := range n {
+		files[i] = c.file
+	}
+	if n < len(files) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// A host may list files without end: of a large folder those that came first are taken, and the
+// session still works.
+func TestTheListOfAFolderIsBounded(t *testing.T) {
+	t.Parallel()
+	info, err := os.Stat(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := net.Pipe()
+	server := sftp.NewRequestServer(theirs, sftp.Handlers{FileList: crowd{info}})
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = server.Serve() }()
+	defer func() { _ = theirs.Close(); <-ended }()
+	in := &meter{Reader: ours}
+	c, err := sftp.NewClientPipe(in, ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	got := len((&sftpClient{c, in}).list(testContext(t), "/"))
+	if _, err := c.RealPath("/"); got < 1000 || got == crowded || err != nil {
+		t.Errorf("%d files, then %v", got, err)
 	}
 }

@@ -67,7 +67,7 @@ type upload struct {
 // part file is removed as far as the host can be reached. The part file of a
 // worker that was killed is removed by the next Put with a newer fence to PATH,
 // also by one that fails; by one of another queue after a day: see sweepScript.
-// Without a fence, or where the login has only SFTP, it stays.
+// Without a fence it stays.
 //
 // Put.Size 0 means an empty file.
 func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (Written, error) {
@@ -393,7 +393,12 @@ func (u *upload) cleanup() {
 		return
 	}
 	if c, done, err := u.p.sftp(ctx, u.r); err == nil {
+		defer done()
+		var now time.Time
+		if part, err := c.Lstat(u.part); err == nil {
+			now = part.ModTime()
+		}
 		_ = c.Remove(u.part)
-		done()
+		u.sweepSFTP(ctx, c, now)
 	}
 }

@@ -9,13 +9,59 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/pkg/sftp"
 )
 
+// sftpClient is a client that can list a folder of any host: what comes is bounded.
+type sftpClient struct {
+	*sftp.Client
+	in *meter
+}
+
+// maxList bounds the bytes of a folder's list, about 12000 files of OpenSSH's server.
+const maxList = 2 << 20
+
+// list returns the files in a folder: of a large one those that came first.
+func (c *sftpClient) list(ctx context.Context, dir string) []os.FileInfo {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTime)
+	defer cancel()
+	c.in.bound(maxList, cancel)
+	defer c.in.bound(0, nil)
+	files, _ := c.ReadDirContext(ctx, dir)
+	return files
+}
+
+// meter reads what the host sends, and calls over when that is more than the bound.
+type meter struct {
+	io.Reader
+
+	mu   sync.Mutex
+	left int
+	over func() // nil: no bound
+}
+
+func (m *meter) bound(left int, over func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left, m.over = left, over
+}
+
+func (m *meter) Read(b []byte) (int, error) {
+	n, err := m.Reader.Read(b)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.left -= n; m.left < 0 && m.over != nil {
+		m.over()
+	}
+	return n, err
+}
+
 // sftp opens an SFTP session, which ends with done or with ctx. Where the host
 // has no SFTP the error wraps errNoSFTP.
-func (p *Pool) sftp(ctx context.Context, r route) (c *sftp.Client, done func(), err error) {
+func (p *Pool) sftp(ctx context.Context, r route) (_ *sftpClient, done func(), err error) {
 	s, err := p.session(ctx, r, false)
 	if err != nil {
 		return nil, nil, err
@@ -32,7 +78,8 @@ func (p *Pool) sftp(ctx context.Context, r route) (c *sftp.Client, done func(), 
 	}
 	stop := context.AfterFunc(ctx, func() { p.spawn(s.abort) })
 	p.spawn(func() { _, _ = io.Copy(io.Discard, s.ch.Stderr()) })
-	c, err = sftp.NewClientPipe(s.ch, s.ch, sftp.UseConcurrentWrites(true), sftp.MaxConcurrentRequestsPerFile(64))
+	in := &meter{Reader: s.ch}
+	c, err := sftp.NewClientPipe(in, s.ch, sftp.UseConcurrentWrites(true), sftp.MaxConcurrentRequestsPerFile(64))
 	if err != nil {
 		stop()
 		s.end()
@@ -41,7 +88,7 @@ func (p *Pool) sftp(ctx context.Context, r route) (c *sftp.Client, done func(), 
 		}
 		return nil, nil, fmt.Errorf("%w: %w", errNoSFTP, err) // its server is not installed
 	}
-	return c, func() {
+	return &sftpClient{c, in}, func() {
 		stop()
 		_ = c.Close()
 		s.end()
@@ -56,7 +103,15 @@ func (u *upload) finishSFTP(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	if err := u.ownFolder(c); err != nil {
+	part, err := c.Lstat(u.part)
+	if err != nil {
+		return u.fail("", err)
+	}
+	swept := make(chan struct{})
+	if u.p.spawn(func() { defer close(swept); u.sweepSFTP(ctx, c, part.ModTime()) }) {
+		defer func() { <-swept }()
+	}
+	if err := u.ownFolder(c, part); err != nil {
 		return u.fail("chown, or chmod go-w, the folder; or give the login a shell", err)
 	}
 	old, err := c.Lstat(u.put.Path)
@@ -66,7 +121,7 @@ func (u *upload) finishSFTP(ctx context.Context) error {
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return u.fail("", err)
 	}
-	if err := u.chownSFTP(c, old); err != nil {
+	if err := u.chownSFTP(c, part, old); err != nil {
 		return u.fail("write the owner as a number, as owner: 1000: names need a shell on the host", err)
 	}
 	mode := os.FileMode(u.put.Mode&0o777) | special(u.put.Mode)
@@ -94,15 +149,26 @@ func (u *upload) finishSFTP(ctx context.Context) error {
 	return nil
 }
 
+// sweepSFTP is sweepScript for such logins. now is of the host's clock, zero if unknown. Links that
+// others put on the way lead to no other file: only a part file has such a name.
+func (u *upload) sweepSFTP(ctx context.Context, c *sftpClient, now time.Time) {
+	if u.put.Fence.Queue == "" {
+		return
+	}
+	dir, name := path.Split(u.put.Path)
+	for _, f := range c.list(ctx, dir) {
+		id, is := strings.CutPrefix(f.Name(), name+".part.")
+		if is && f.Mode().IsRegular() && u.put.Fence.sweeps(u.r.last().name, id, now.Sub(f.ModTime())) {
+			_ = c.Remove(dir + f.Name())
+		}
+	}
+}
+
 // ownFolder refuses a folder in which other users can exchange files: SFTP sets owner and mode by
 // name and follows links. In a sticky folder nobody can exchange the part file, only what it
 // replaces.
-func (u *upload) ownFolder(c *sftp.Client) error {
+func (u *upload) ownFolder(c *sftpClient, part os.FileInfo) error {
 	dir, err := c.Stat(path.Dir(u.put.Path))
-	if err != nil {
-		return err
-	}
-	part, err := c.Lstat(u.part)
 	if err != nil {
 		return err
 	}
@@ -124,11 +190,7 @@ func special(mode uint32) (m os.FileMode) {
 	return m
 }
 
-func (u *upload) chownSFTP(c *sftp.Client, old os.FileInfo) error {
-	part, err := c.Stat(u.part)
-	if err != nil {
-		return err
-	}
+func (u *upload) chownSFTP(c *sftpClient, part, old os.FileInfo) error {
 	have, ok := part.Sys().(*sftp.FileStat)
 	if !ok {
 		return nil
@@ -158,7 +220,7 @@ func (u *upload) chownSFTP(c *sftp.Client, old os.FileInfo) error {
 	return c.Chown(u.part, int(uid), int(gid))
 }
 
-func copySFTP(c *sftp.Client, from, to string, mode os.FileMode) error {
+func copySFTP(c *sftpClient, from, to string, mode os.FileMode) error {
 	in, err := c.Open(from)
 	if err != nil {
 		return err

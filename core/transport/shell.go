@@ -26,7 +26,7 @@ const sumFunction = `sum() {
 // enterFolder goes to the folder of $f, whose last part is then $t. From here on every name is
 // relative, so that a folder on the way that is renamed or replaced leads nowhere else. safe is set
 // where only root and this login can give names in the folder.
-const enterFolder = shell.Enter + `t=${f##*/} up=. w=
+const enterFolder = shell.Enter + `t=${f##*/} up=. w= inner=
 enter "${f%/*}/" || exit 73
 set -- $(LC_ALL=C ls -ldn .)
 safe=; if [ "$3" = 0 ] || [ -O . ]; then
@@ -35,16 +35,17 @@ safe=; if [ "$3" = 0 ] || [ -O . ]; then
 
 // takePrivate moves the part to a folder that only this login can enter: where others can give
 // names, the part could be exchanged before each command that changes or copies it. The move back
-// must not go into a folder that took the file's name: mv -T, or -h on BSD.
+// must not go into a folder that took the file's name: mv -T, or -h on BSD. A validate command gets
+// such a folder also where nobody else can give names: what it leaves there is removed.
 const takePrivate = `move=-f
-if [ -z "$safe" ]; then
+if [ -z "$safe" ] || [ -n "$v" ]; then
 umask 077; w=$b.d
-mkdir -- "./$w" && cd -P -- "./$w" || refuse "others may write to the folder, and none for this login alone can be made in it"
+mkdir -- "./$w" && cd -P -- "./$w" || refuse "the new file needs a folder of its own, and none can be made beside it"
 up=..
 set -- $(LC_ALL=C ls -ldn .)
-case $1 in drwx------* | drwx--S---*) [ -O . ] ;; *) false ;; esac || refuse "$w was replaced by another user"
-for move in -fT -fh ""; do [ -n "$move" ] && mv "$move" -- "../$b" "./$b" 2>/dev/null && break; done
-[ -n "$move" ] || refuse "others may write to the folder: the part file was taken away, or mv lacks -T"
+case $safe$1 in 1d* | drwx------* | drwx--S---*) [ -O . ] ;; *) false ;; esac || refuse "$w was replaced by another user"
+for move in -fT -fh ${safe:+-f} ""; do [ -n "$move" ] && mv "$move" -- "../$b" "./$b" 2>/dev/null && break; done
+[ -n "$move" ] || refuse "the part file was taken away, or mv lacks -T: see the folder by ls -ld"
 set -- $(LC_ALL=C ls -ldn "./$b")
 [ -f "./$b" ] && [ ! -L "./$b" ] && [ -O "./$b" ] && [ "$2" = 1 ] || refuse "the part file was replaced by another user"
 fi
@@ -55,11 +56,20 @@ fi
 // comes if nobody reads the output any more and the shell reports that a program was terminated.
 const leaveFolder = `leave() {
 trap '' HUP INT TERM PIPE
+[ -z "$inner" ] || rm -rf -- "./$w"
 rm -f -- "./$b" "./$b.old" "$up/$b"
 [ -z "$w" ] || { [ "${PWD##*/}" != "$w" ] || cd -P ..; rm -f -- "./$b"; rmdir -- "./$w" 2>/dev/null; }
 }
 refuse() { echo "$1" >&2; leave; exit 73; }
 trap 'leave; exit 1' HUP INT TERM PIPE
+`
+
+// checkNew runs the validate command in a folder inside that of takePrivate: files that the command
+// leaves beside the new one are removed with the folder.
+const checkNew = `inner=1
+mkdir -- "./$w" && mv -f -- "./$b" "./$w/$b" || refuse "the new file cannot be moved to a folder of its own"
+valid "$w/$b" || refuse "$why"
+mv -f -- "./$w/$b" "./$b" || { leave; exit 72; }
 `
 
 // keptMode sets m to the mode of the file that the part replaces: stat is GNU's or busybox's, then
@@ -74,9 +84,19 @@ l=$1; m=u=$(bits 2-4),g=$(bits 5-7),o=$(bits 8-10)
 fi
 `, newMode)
 
+// removeFolder defines the function away, which removes the folder $1 that takePrivate made. The
+// folder inside it goes whole if only this login can have put something there.
+const removeFolder = `away() {
+(cd -P -- "./$1" 2>/dev/null && [ -O . ] && rm -f -- "./${1%.d}" "./${1%.d}.old" && [ -d "./$1" ] || exit
+set -- "$1" $(LC_ALL=C ls -ldn .)
+case $2 in d????w* | d???????w*) ;; *) rm -rf -- "./$1" ;; esac)
+rmdir -- "./$1" 2>/dev/null
+}
+`
+
 // sweepScript removes part files of uploads to $t that were cut: of an older fence, whose worker
 // the host refuses from now on, and of another queue after a day without a byte. It starts a
-// program only if there is one. A folder that takePrivate made has the part or its copy in it.
+// program only if there is one. It needs removeFolder.
 func sweepScript(fence Fence, host string) string {
 	if fence.Queue == "" {
 		return ""
@@ -90,9 +110,7 @@ case $k in *[!0-9a-f]*) continue ;; ????????????) ;; *) continue ;; esac
 case $e:$c in *[!0-9:]* | *:*:* | :* | *:) continue ;; esac
 if [ "$k" = KEY ]; then [ "$e" -lt EPOCH ] || { [ "$e" -eq EPOCH ] && [ "$c" -lt COUNT ]; } || continue
 else [ "$(find "$o" -prune -mtime +0 2>/dev/null)" ] || continue; fi
-if [ -d "$o" ] && [ ! -L "$o" ]; then
-(cd -P -- "$o" 2>/dev/null && [ -O . ] && rm -f -- "${o%.d}" "${o%.d}.old")
-rmdir -- "$o" 2>/dev/null
+if [ -d "$o" ] && [ ! -L "$o" ]; then away "${o#./}"
 else rm -f -- "$o" 2>/dev/null; fi
 done
 `, host)
@@ -109,14 +127,14 @@ func finishScript(part, host string, put Put, check string, early bool) string {
 	var b strings.Builder
 	b.WriteString(sumFunction)
 	if put.Validate != "" {
-		fmt.Fprintf(&b, "v=%s\n%s", quote(shell.ValidateCommand(put.Validate)), shell.Valid)
+		b.WriteString(shell.Valid)
 	}
 	if check != "" {
 		fmt.Fprintf(&b, "command -v sha256sum >/dev/null 2>&1 || command -v shasum >/dev/null 2>&1 || command -v openssl >/dev/null 2>&1 || exit %d\n", exitNoTool)
 	}
-	fmt.Fprintf(&b, "f=%s b=%s own=%s\n", quote(put.Path), quote(pathpkg.Base(part)), quote(put.Owner))
+	fmt.Fprintf(&b, "f=%s b=%s own=%s v=%s\n", quote(put.Path), quote(pathpkg.Base(part)), quote(put.Owner), quote(shell.ValidateCommand(put.Validate)))
 	b.WriteString(enterFolder)
-	b.WriteString(leaveFolder + sweepScript(put.Fence, host))
+	b.WriteString(leaveFolder + removeFolder + sweepScript(put.Fence, host))
 	b.WriteString("[ -d \"./$t\" ] && refuse \"$f is a directory\"\n[ -L \"./$b\" ] && refuse \"the part file was replaced by a symbolic link\"\n")
 	b.WriteString(takePrivate)
 	// A rename brings the new file's owner along; without an order to change it, it stays.
@@ -133,7 +151,7 @@ func finishScript(part, host string, put Put, check string, early bool) string {
 		if check == "" { // nothing computes SHA-256 there
 			b.WriteString("k=$(cksum <\"./$b\") || refuse \"its checksum cannot be computed\"\n")
 		}
-		b.WriteString("valid \"$b\" || refuse \"$why\"\n")
+		b.WriteString(checkNew)
 		if check == "" {
 			b.WriteString("[ \"$(cksum <\"./$b\")\" = \"$k\" ] || { leave; exit 72; }\n")
 		}
@@ -158,7 +176,7 @@ func finishScript(part, host string, put Put, check string, early bool) string {
 // removeScript removes the rest of a transfer that failed, and of those before it: the disk may be
 // full of them.
 func removeScript(part, host string, put Put) string {
-	script := fmt.Sprintf("p=%s; b=${p##*/}; rm -f -- \"$p\" \"$p.d/$b\" \"$p.d/$b.old\"; [ ! -d \"$p.d\" ] || rmdir -- \"$p.d\"\n", quote(part))
+	script := removeFolder + fmt.Sprintf("p=%s; rm -f -- \"$p\"; [ ! -d \"$p.d\" ] || [ -L \"$p.d\" ] || (cd -P -- \"${p%%/*}/\" && away \"${p##*/}.d\")\n", quote(part))
 	if sweep := sweepScript(put.Fence, host); sweep != "" {
 		script += "f=" + quote(put.Path) + "\n" + enterFolder + sweep
 	}

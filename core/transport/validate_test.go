@@ -11,13 +11,15 @@ import (
 )
 
 // A command checks the new file, which has its mode, before it replaces the old one. If it refuses,
-// the old file stays, and no part: also where others may write to the folder. A login without a
-// shell refuses. Control: a command that accepts.
+// the old file stays, and no part: also where others may write to the folder. Nothing stays of what
+// the command leaves beside the new file. A login without a shell refuses. Control: a command that
+// accepts.
 func TestPutValidatesTheNewFile(t *testing.T) {
 	t.Parallel()
 	s, p := startSSHD(t)
 	only, q := startSSHD(t, servers.SSHDConfig("ForceCommand internal-sftp"))
 	poor, r := startSSHD(t, servers.SSHDConfig("SetEnv PATH="+emptyBin(t)))
+	const leaves = "cp %s %s.bak && mkdir \"${f%/*}/cache\" && cp %s '%s'.swp"
 	for name, c := range map[string]struct {
 		login    string
 		mode     os.FileMode
@@ -32,6 +34,12 @@ func TestPutValidatesTheNewFile(t *testing.T) {
 		"changes it, shared folder":     {"", 0o777, "echo more >>%s", "verification failed"},
 		"no tool to hash":               {"no hash", 0o755, "[ -s %s ]", ""},
 		"changes it, no tool to hash":   {"no hash", 0o755, "echo more >>%s", "verification failed"},
+		"leaves files":                  {"", 0o755, leaves, ""},
+		"leaves them, shared folder":    {"", 0o777, leaves, ""},
+		"leaves them, refuses":          {"", 0o755, leaves + "; echo line 7 is wrong; false", "line 7 is wrong"},
+		"leaves them, is killed":        {"", 0o755, leaves + "; kill -9 0", "exit code 137"},
+		"leaves them, no tool to hash":  {"no hash", 0o755, leaves, ""},
+		"removes the file":              {"", 0o755, "rm %s", "verification failed"},
 		"several lines":                 {"", 0o755, "true\nfalse %s", "expected one line"},
 		"SFTP only: no shell checks it": {"SFTP only", 0o755, "true %s", "needs a shell"},
 	} {

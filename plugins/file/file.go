@@ -114,9 +114,10 @@ content by SHA-256, then mode and owner.
 A file is written beside its path, verified by its hash on the host, and renamed. So readers never
 see a part of it, and a link at the path is replaced, not followed. ` + "`backup`" + ` keeps the old file.
 A new file that the command of ` + "`validate`" + ` refuses fails the step, and the old file stays. The
-command runs by sh in /. The new file has a temporary name without the ending of the file, so a
-command that goes by the ending, such as systemd-analyze verify, cannot check it. Check mode does
-not run the command.
+command runs by sh in /. The new file has a temporary name without the ending of the file, in a
+folder that only this login can enter. So a command that goes by the ending, such as systemd-analyze
+verify, cannot check it, nor one that looks for other files beside it. Check mode does not run the
+command.
 
 Without a parameter, mode, owner and group stay those of the old file. The folder may belong to
 another user: links and files that this user puts there are not followed. Nor is a link of another

@@ -95,9 +95,10 @@ another writer changed it in between, the step fails and that change stays. Give
 not a link. A file that does not exist fails the step without ` + "`create: true`" + `.
 
 A new file that the command of ` + "`validate`" + ` refuses fails the step, and the old file stays. The
-command runs by sh in /. The new file has a temporary name without the ending of the file, so a
-command that goes by the ending, such as systemd-analyze verify, cannot check it. Check mode does
-not run the command.
+command runs by sh in /. The new file has a temporary name without the ending of the file, in a
+folder that only this login can enter. So a command that goes by the ending, such as systemd-analyze
+verify, cannot check it, nor one that looks for other files beside it. Check mode does not run the
+command.
 
 A step that fails because of the file counts as a change in check mode if an earlier step would
 change the host, because that step may change the file.

@@ -111,7 +111,8 @@ func shim(t *testing.T, program, script string) {
 }
 
 // A signal to the script and its program, as of a host that ends what a killed worker left running,
-// leaves the old folder at its place or the new one, and nothing beside it.
+// leaves the old folder at its place or the new one, and nothing beside it. The result says which:
+// once the new one is whole, a signal changes nothing.
 func TestASignalLeavesAWholeFolder(t *testing.T) {
 	for program, c := range map[string]struct{ script, want string }{
 		"tar":   {"PROGRAM \"$@\"\nkill -TERM $PPID $$", "old"},
@@ -121,6 +122,7 @@ func TestASignalLeavesAWholeFolder(t *testing.T) {
 	} {
 		t.Run(program, func(t *testing.T) {
 			dir := t.TempDir()
+			outcome := ""
 			for _, name := range []string{"old", "new"} {
 				var archive bytes.Buffer
 				w := tar.NewWriter(&archive)
@@ -134,10 +136,11 @@ func TestASignalLeavesAWholeFolder(t *testing.T) {
 				kit.Host("r1").Local()
 				got := kit.Run(sdk.With{"source": "a.tar", "path": dir + "/app"})
 				t.Logf("%s: %s (%s)", name, got.Outcome, got.Reason)
+				outcome = got.Outcome
 			}
 			beside, err := os.ReadDir(dir)
-			if _, missing := os.Stat(dir + "/app/" + c.want); err != nil || missing != nil || len(beside) != 1 {
-				t.Errorf("the folder holds %v, %v, %v", beside, err, missing)
+			if _, missing := os.Stat(dir + "/app/" + c.want); err != nil || missing != nil || len(beside) != 1 || (outcome == "changed") != (c.want == "new") {
+				t.Errorf("%s: the folder holds %v, %v, %v", outcome, beside, err, missing)
 			}
 		})
 	}

@@ -12,14 +12,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
+	"github.com/turnus/turnus/plugins/sdk/shell"
 	"github.com/turnus/turnus/plugins/sdk/wire"
 	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
-// Call is one command that reached a host.
+// Call is one command that reached a host. The command that validates an upload has the path of the
+// new file in the variable f: visudo -cf %s comes as visudo -cf "$f".
 type Call struct {
 	Command  string
 	Env      map[string]string
@@ -27,6 +30,8 @@ type Call struct {
 	Stdin    string
 	ReadOnly bool
 	Fresh    bool
+
+	dir string // where it runs, "" for the folder of the test
 }
 
 // Reply is the output and the exit code of a command.
@@ -229,6 +234,7 @@ func inShell(ctx context.Context, c Call, as *syscall.Credential) Reply {
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader([]byte(c.Stdin)), &stdout, &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as}
+	cmd.Dir = c.dir
 	if as != nil {
 		cmd.Dir = "/"
 	}
@@ -251,40 +257,103 @@ func inShell(ctx context.Context, c Call, as *syscall.Credential) Reply {
 }
 
 // write stores a file as the worker's Put does.
-func (h *Host) write(p *wire.PutStart, content []byte) error {
+func (h *Host) write(ctx context.Context, p *wire.PutStart, content []byte) error {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.down != nil {
-		return h.down
+	local, down := h.local, h.down
+	h.mu.Unlock()
+	switch {
+	case down != nil:
+		return down
+	case local:
+		return h.writeLocally(ctx, p, content)
 	}
-	if h.local {
-		return writeLocally(p, content)
-	}
-	mode := p.GetMode()
-	if mode == 0 {
-		mode = 0o644
-		if old := h.files[p.GetPath()].Mode; old != 0 {
-			mode = old
+	file, part := h.newFile(p, content), p.GetPath()+".part"
+	if p.GetValidate() != "" {
+		defer h.remove(part)
+		if err := h.Put(part, file).validate(ctx, p, part); err != nil {
+			return err
+		}
+		if now, _ := h.File(part); now != file {
+			return verification(p)
 		}
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if old, ok := h.files[p.GetPath()]; ok && p.GetBackup() != "" {
 		h.files[p.GetPath()+p.GetBackup()] = old
 	}
-	owner := p.GetOwner()
-	if owner == "" {
-		owner = h.files[p.GetPath()].Owner
-	}
-	h.files[p.GetPath()] = File{Content: string(content), Mode: mode, Owner: owner}
+	h.files[p.GetPath()] = file
 	return nil
 }
 
-func writeLocally(p *wire.PutStart, content []byte) error {
+// newFile has the mode and the owner of the old one, if the upload gives no others.
+func (h *Host) newFile(p *wire.PutStart, content []byte) File {
+	old, _ := h.File(p.GetPath())
+	mode := p.GetMode()
+	if mode == 0 {
+		mode = 0o644
+		if old.Mode != 0 {
+			mode = old.Mode
+		}
+	}
+	owner := p.GetOwner()
+	if owner == "" {
+		owner = old.Owner
+	}
+	return File{Content: string(content), Mode: mode, Owner: owner}
+}
+
+func (h *Host) remove(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.files, path)
+}
+
+// validate runs the command that checks the new file, as the worker's Put does.
+func (h *Host) validate(ctx context.Context, p *wire.PutStart, part string) error {
+	if p.GetValidate() == "" {
+		return nil
+	}
+	if strings.ContainsAny(p.GetValidate(), "\x00\r\n") {
+		return fault(wirerpc.CodeInvalidArgument, "validate command %q: expected one line", p.GetValidate())
+	}
+	reply, err := h.answer(ctx, Call{Command: shell.ValidateCommand(p.GetValidate()), Env: map[string]string{"f": part}, dir: "/"})
+	if err != nil || reply.Code == 0 {
+		return err
+	}
+	why := strings.ReplaceAll(strings.TrimRight(reply.Stdout+reply.Stderr, "\n"), "\n", " ")
+	return fault(wirerpc.CodeUnknown, "%s: the validate command refused the new file, nothing was written: %s", p.GetPath(), why)
+}
+
+func verification(p *wire.PutStart) error {
+	return fault(wirerpc.CodeUnknown, "%s: verification failed: the validate command changed the new file; nothing was replaced", p.GetPath())
+}
+
+func (h *Host) writeLocally(ctx context.Context, p *wire.PutStart, content []byte) error {
 	path, mode := p.GetPath(), fileMode(p.GetMode())
 	if mode == 0 {
 		mode = 0o644
 		if old, err := os.Lstat(path); err == nil && old.Mode().IsRegular() {
 			mode = old.Mode().Perm()
 		}
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".part-*") // with what the validate command leaves there
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	part := filepath.Join(dir, "new")
+	if err = os.WriteFile(part, content, 0o600); err == nil {
+		err = os.Chmod(part, mode)
+	}
+	if err != nil {
+		return err
+	}
+	if err := h.validate(ctx, p, part); err != nil {
+		return err
+	}
+	if now, err := os.ReadFile(part); p.GetValidate() != "" && (err != nil || !bytes.Equal(now, content)) {
+		return verification(p)
 	}
 	if p.GetBackup() != "" {
 		old, err := os.ReadFile(path)
@@ -295,21 +364,7 @@ func writeLocally(p *wire.PutStart, content []byte) error {
 			return err
 		}
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".part-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(part.Name()) }()
-	if _, err = part.Write(content); err == nil {
-		err = part.Chmod(mode)
-	}
-	if closeErr := part.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), path)
+	return os.Rename(part, path)
 }
 
 // fileMode has setuid, setgid and sticky where Go expects them.

@@ -3,6 +3,8 @@ package plugintest_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +56,75 @@ func TestTheFirstHostIsTheJobsOwn(t *testing.T) {
 	k.Host("b").On("*", plugintest.Reply{Stdout: "from b"})
 	if got := k.Run(params{Run: "x"}); got.Stdout != "from a" {
 		t.Errorf("got %q", got.Stdout)
+	}
+}
+
+// A command checks the new file before it replaces the old one, which else stays, without a backup.
+// On a scripted host rules answer the command; on a local one it runs, and nothing stays of what it
+// leaves beside the new file. Control: a command that accepts.
+func TestAnUploadIsValidated(t *testing.T) {
+	for name, c := range map[string]struct {
+		validate, fails string
+		reply           *plugintest.Reply // nil: a local host
+	}{
+		"accepted by a rule":          {"visudo -cf '%s'", "", &plugintest.Reply{}},
+		"refused by a rule":           {"visudo -cf %s", "nothing was written: line 7 is wrong", &plugintest.Reply{Stderr: "line 7\nis wrong\n", Code: 1}},
+		"no rule":                     {"sshd -tf %s", "no rule for this command: sshd -tf", &plugintest.Reply{}},
+		"several lines":               {"visudo -cf %s\n", "expected one line", &plugintest.Reply{}},
+		"unreachable":                 {"visudo -cf %s", "connection refused", &plugintest.Reply{Err: plugintest.Unreachable("r1", false)}},
+		"accepted by a local host":    {"grep -q new %s && [ $(stat -c %a '%s')$PWD = 640/ ]", "", nil},
+		"refused by a local host":     {"echo line 7; grep -q other %s", "nothing was written: line 7", nil},
+		"leaves files":                {"cp %s %s.bak", "", nil},
+		"changes the new file":        {"echo more >>%s", "verification failed", nil},
+		"removes the file, on a host": {"rm %s", "verification failed", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path, backup := filepath.Join(dir, "f"), filepath.Join(dir, "f.old")
+			k := plugintest.New(t, sdk.Job("test.put", func(ctx context.Context, r *sdk.Run[params, sdk.NoState]) error {
+				_, err := r.Host().Put(ctx, sdk.PutFile{Path: path, Mode: 0o640, Backup: ".old", Validate: r.Params.Run}, strings.NewReader("new"))
+				return err
+			}))
+			h := k.Host("r1").Put(path, plugintest.File{Content: "old"})
+			if c.reply == nil {
+				h.Local()
+				if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checked := ""
+			h.OnFunc("visudo -cf \"$f\"", func(_ context.Context, call plugintest.Call) plugintest.Reply {
+				file, _ := h.File(call.Env["f"])
+				checked = file.Content
+				return *c.reply
+			})
+			got := k.Run(params{Run: c.validate})
+			if (got.Outcome == "unchanged") != (c.fails == "") || !strings.Contains(got.Reason, c.fails) {
+				t.Errorf("%s (%s)", got.Outcome, got.Reason)
+			}
+			if asked := len(h.Calls()) > 0 && strings.HasPrefix(c.validate, "visudo"); (checked == "new") != asked {
+				t.Errorf("the command saw %q", checked)
+			}
+			content := func(path string) string {
+				if c.reply != nil {
+					file, _ := h.File(path)
+					return file.Content
+				}
+				file, _ := os.ReadFile(path)
+				return string(file)
+			}
+			want := [2]string{"new", "old"}
+			if c.fails != "" {
+				want = [2]string{"old", ""}
+			}
+			if now := [2]string{content(path), content(backup)}; now != want {
+				t.Errorf("the file and its backup have %q, expected %q", now, want)
+			}
+			left, err := filepath.Glob(filepath.Join(dir, ".*"))
+			if _, there := h.File(path + ".part"); len(left) > 0 || err != nil || there {
+				t.Errorf("left behind: %q, %v, a part: %t", left, err, there)
+			}
+		})
 	}
 }
 

@@ -264,7 +264,7 @@ func (s *services) Put(ctx context.Context, stream *wirerpc.PutServer) (*wire.Pu
 	if start.GetSha256() != "" && start.GetSha256() != sum {
 		return nil, fault(wirerpc.CodeDataLoss, "%s: sha256 is %s, expected %s", start.GetPath(), sum, start.GetSha256())
 	}
-	if err := h.write(start, content); err != nil {
+	if err := h.write(ctx, start, content); err != nil {
 		return nil, err
 	}
 	return &wire.PutResponse{Size: int64(len(content)), Sha256: sum}, nil
