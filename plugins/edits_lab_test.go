@@ -141,3 +141,86 @@ func TestLabCron(t *testing.T) {
 		t.Errorf("a host without cron: %s (%s)", got.Outcome, got.Reason)
 	}
 }
+
+// A timer of a real systemd: each state in check mode, once and twice; half done in each way; with
+// a calendar that is none; and killed in between.
+func TestLabCronTimer(t *testing.T) {
+	t.Parallel()
+	m := servers.StartMachine(t)
+	lab(t, m, "mkdir -p /etc/cron.d; useradd -m night")
+	state := func() string {
+		return lab(t, m, `cd /etc/systemd/system; grep -h -e ^OnCalendar -e ^ExecStart night.timer night.service; stat -c '%a %u:%g' night.* 2>/dev/null | sort -u
+systemctl is-enabled night.timer 2>/dev/null; systemctl is-active night.timer; systemctl show -p NeedDaemonReload night.timer night.service | grep yes; ls -A . timers.target.wants | grep -e '^[.]night' -e night.timer | tr '\n' ' '; ls /etc/cron.d | grep night; true`)
+	}
+	there := func(calendar, command string) string {
+		return "OnCalendar=" + calendar + "\nExecStart=/bin/sh -c \"" + command + "\"\n644 0:0\nenabled\nactive\nnight.timer night.timer"
+	}
+	const gone, before = "inactive", "systemctl stop night.timer 2>/dev/null; systemctl -q disable night.timer 2>/dev/null; rm -f /etc/cron.d/* /etc/systemd/system/night.*; systemctl daemon-reload; systemctl reset-failed"
+	night := func(calendar, command string) sdk.With {
+		return sdk.With{"name": "night", "calendar": calendar, "command": command}
+	}
+	absent, weekly := sdk.With{"name": "night", "state": "absent"}, night("Mon *-*-* 03:00", "true")
+	kit := on(t, m, cron.Def())
+	play(t, kit, state, []played{
+		{absent, "unchanged", gone},
+		{night("2020-01-01", "true"), "changed", there("2020-01-01", "true")}, // it elapsed for good, and runs as such
+		{weekly, "changed", there("Mon *-*-* 03:00", "true")},
+		{night("Mon *-*-* 03:00", "false"), "changed", there("Mon *-*-* 03:00", "false")},
+		{night("Mon 33", "true"), "failed", there("Mon *-*-* 03:00", "false")},
+		{sdk.With{"name": "night", "special": "@daily", "command": "true"}, "changed", gone + "\nnight"},
+		{weekly, "changed", there("Mon *-*-* 03:00", "true")},
+		{sdk.With{"name": "logrotate2", "state": "absent"}, "unchanged", there("Mon *-*-* 03:00", "true")},
+		{absent, "changed", gone},
+		{sdk.With{"name": "ssh", "calendar": "daily", "command": "true"}, "failed", gone},
+	})
+
+	// systemd runs what was written, in the home folder of the user.
+	text := "it's \"50%\" $HOME \\$A %n \\\\ \t;"
+	if got := kit.Run(sdk.With{"name": "night", "calendar": "daily", "user": "night", "command": "{ pwd\nid -un; printf '%s\\n' \"$A\" '" + strings.ReplaceAll(text, "'", `'\''`) + "'; } >/tmp/out\n", "env": sdk.With{"A": `a 5% \n $HOME`}}); got.Outcome != "changed" {
+		t.Errorf("a command with quotes: %s (%s)", got.Outcome, got.Reason)
+	}
+	if got := lab(t, m, "systemctl start night.service; cat /tmp/out"); got != "/home/night\nnight\na 5% \\n $HOME\n"+text {
+		t.Errorf("its command printed %q", got)
+	}
+
+	for name, half := range map[string]string{
+		"written and no more":         "systemctl stop night.timer; systemctl -q disable night.timer",
+		"disabled":                    "systemctl -q disable night.timer",
+		"stopped":                     "systemctl stop night.timer",
+		"not loaded":                  "touch -d tomorrow /etc/systemd/system/night.service",
+		"the service is missing":      "rm /etc/systemd/system/night.service",
+		"the timer is missing":        "rm /etc/systemd/system/night.timer",
+		"and systemd has read it all": "rm /etc/systemd/system/night.timer; systemctl daemon-reload",
+		"an older one elapsed":        "cd /etc/systemd/system; cp night.timer k; sed -i s/=Mon.*/=2020-01-01/ night.timer; systemctl daemon-reload; systemctl restart night.timer; mv k night.timer; systemctl daemon-reload",
+	} {
+		if got := kit.Run(weekly); got.Outcome == "failed" {
+			t.Fatal(got.Reason)
+		}
+		lab(t, m, half)
+		play(t, kit, state, []played{{weekly, "changed", there("Mon *-*-* 03:00", "true")}})
+		if sub := lab(t, m, "systemctl show -p SubState --value night.timer"); sub != "waiting" {
+			t.Errorf("%s: then the timer is %s", name, sub)
+		}
+		if strings.Contains(half, "rm ") { // a part is there to be removed
+			lab(t, m, half)
+			play(t, kit, state, []played{{absent, "changed", gone}})
+		}
+	}
+	killed(t, m, cron.Def(), before+"; echo '# Written by Turnus: changes made here are lost.' >/etc/cron.d/night", state, weekly, there("Mon *-*-* 03:00", "true"))
+	written := before + "; cd /etc/systemd/system; echo '# Written by Turnus: changes made here are lost.' | tee night.service >night.timer; printf '[Timer]\\nOnCalendar=daily\\n[Install]\\nWantedBy=timers.target\\n' >>night.timer; printf '[Service]\\nExecStart=/bin/true\\n' >>night.service; systemctl daemon-reload; systemctl -q enable --now night.timer"
+	killed(t, m, cron.Def(), written, state, absent, gone)
+
+	for analyze, says := range map[string]string{"": "Failed to parse calendar specification", "mv /usr/bin/systemd-analyze /opt": "night.timer has a bad unit file setting"} {
+		lab(t, m, before+"\n"+analyze)
+		if got := kit.Run(night("Mon 33", "true")); got.Outcome != "failed" || !strings.Contains(got.Reason, "night: ") || !strings.Contains(got.Reason, says) {
+			t.Errorf("a calendar that is none: %s (%s)", got.Outcome, got.Reason)
+		}
+	}
+	play(t, kit, state, []played{{weekly, "changed", there("Mon *-*-* 03:00", "true")}})
+	bare := on(t, servers.BareMachine(t), cron.Def())
+	for _, got := range []*plugintest.Result{bare.Check(weekly), bare.Run(weekly)} {
+		if got.Outcome != "failed" || got.Effects != "none" || !strings.Contains(got.Reason, "timer night: systemd does not run on the host") {
+			t.Errorf("a host without systemd: %s (%s), effects %s", got.Outcome, got.Reason, got.Effects)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package cron
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,22 +58,81 @@ func TestText(t *testing.T) {
 	}
 }
 
-// systemd reads a changed unit file again only when it is asked to: each file of the timer in the
-// description notifies a handler that asks.
-func TestTimerOfTheDescriptionTakesChanges(t *testing.T) {
+// A command keeps its quotes, backslashes, %, $ and line ends in a unit file.
+func TestUnits(t *testing.T) {
 	t.Parallel()
-	steps, handlers, _ := strings.Cut(description, "\nhandlers:\n")
-	files := strings.Split(steps, "- uses: ")[1:]
-	if len(files) != 3 {
-		t.Fatalf("%d steps, expected two unit files and a service", len(files))
+	p := Params{Calendar: "Mon *-*-* 03:00", User: "app", Command: "echo \"$HOME\" 'a\\b'\tx;\ndate +%F\n", Env: map[string]string{"PATH": "/bin", "A": `50%\$`}}
+	const service = header + `[Service]
+Type=oneshot
+User=app
+WorkingDirectory=-~
+Environment="A=50%%\\$"
+Environment="PATH=/bin"
+ExecStart=/bin/sh -c "echo \"$$HOME\" 'a\\b'\tx;\ndate +%%F\n"
+`
+	if got := p.service(); got != service {
+		t.Errorf("%s, expected %s", got, service)
 	}
-	for _, step := range files[:2] {
-		if !strings.HasPrefix(step, "file\n") || !strings.Contains(step, "notify: [timer]") {
-			t.Errorf("a change of this file is not noticed: %s", step)
+	if got := p.timer(); got != header+"[Timer]\nOnCalendar=Mon *-*-* 03:00\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n" {
+		t.Error(got)
+	}
+}
+
+// A timer on hosts in each state: in check mode and in a run, with the same outcome.
+func TestTimer(t *testing.T) {
+	t.Parallel()
+	p := Params{Name: "a", Calendar: "daily", User: "root", Command: "true"}
+	file := func(word, content string) string { return fmt.Sprintf("%s %d\n%s", word, len(content), content) }
+	units := file("service", p.service()) + file("timer", p.timer())
+	timer := sdk.With{"name": "a", "calendar": "daily", "command": "true"}
+	for name, c := range map[string]struct {
+		with    sdk.With
+		answer  string // of the host
+		outcome string
+		diffs   int
+		says    string // the reason, or the command that changes the host
+	}{
+		"new":                        {timer, "systemd\n", "changed", 2, "units= gone=\n"},
+		"as wanted":                  {timer, units + "systemd\nruns\n", "unchanged", 0, ""},
+		"written, not started":       {timer, units + "systemd\n", "changed", 1, "units=1 gone=\n"},
+		"the service is missing":     {timer, file("timer", p.timer()) + "systemd\nruns\n", "changed", 1, "units=1 gone=\n"},
+		"the timer is missing":       {timer, file("service", p.service()) + "systemd\n", "changed", 1, "units=1 gone=\n"},
+		"a file of cron of ours":     {timer, file("cron", p.text()) + units + "systemd\nruns\n", "changed", 1, "units=1 gone=/etc/cron.d/a\n"},
+		"a file of cron of others":   {timer, file("cron", "x") + units + "systemd\nruns\n", "unchanged", 0, ""},
+		"a service of others":        {timer, file("service", "x") + "systemd\n", "failed", 0, "/etc/systemd/system/a.service is there, and Turnus did not write it"},
+		"a mask":                     {timer, "timer a link to /dev/null\nsystemd\n", "failed", 0, "/etc/systemd/system/a.timer is there"},
+		"a unit of a package":        {timer, "systemd\ntaken /usr/lib/systemd/system/a.timer\n", "failed", 0, "the host has /usr/lib/systemd/system/a.timer"},
+		"a calendar that is none":    {timer, "systemd\nbad Failed to parse 'daily': Invalid argument\n", "failed", 0, "timer a: systemd rejects the calendar: Failed to parse 'daily'"},
+		"no systemd":                 {timer, "nofolder\n", "failed", 0, "timer a: systemd does not run on the host"},
+		"a file that is cut":         {timer, "timer 9\nshort", "failed", 0, "/etc/systemd/system/a.timer: the file is larger than 1 MiB"},
+		"back to cron":               {sdk.With{"name": "a", "special": "@daily", "command": "true"}, units, "changed", 3, "units=1 gone=\n"},
+		"cron, and units of others":  {sdk.With{"name": "a", "special": "@daily", "command": "true"}, file("cron", header+"@daily root true\n") + file("timer", "x") + file("service", p.service()), "unchanged", 0, ""},
+		"cron, and a link":           {sdk.With{"name": "a", "special": "@daily", "command": "true"}, "cron a link to x\n", "failed", 0, "/etc/cron.d/a: it is a link to x"},
+		"gone":                       {sdk.With{"name": "a", "state": "absent"}, file("cron", "x") + units, "changed", 3, "units=1 gone=/etc/cron.d/a\n"},
+		"gone, only a part is there": {sdk.With{"name": "a", "state": "absent"}, file("timer", p.timer()), "changed", 1, "units=1 gone=\n"},
+		"gone, of others":            {sdk.With{"name": "a", "state": "absent"}, file("timer", "x"), "unchanged", 0, ""},
+	} {
+		kit := plugintest.New(t, Def())
+		kit.Host("m1").Handle(func(_ context.Context, call plugintest.Call) plugintest.Reply {
+			if !call.ReadOnly {
+				return plugintest.Reply{}
+			}
+			return plugintest.Reply{Stdout: c.answer}
+		})
+		checked := kit.Check(c.with)
+		got := kit.Run(c.with)
+		calls := kit.Host("m1").Calls()[1:]
+		if checked.Outcome != c.outcome || got.Outcome != c.outcome || len(checked.Diffs) != c.diffs {
+			t.Errorf("%s: check mode %s with %d differences, the run %s (%s)", name, checked.Outcome, len(checked.Diffs), got.Outcome, got.Reason)
+			continue
 		}
-	}
-	if !strings.Contains(handlers, "name: timer\n") || !strings.Contains(handlers, "systemctl daemon-reload && systemctl restart backup.timer") {
-		t.Errorf("no handler loads changed units: %s", handlers)
+		said := got.Reason
+		if c.outcome == "changed" && len(calls) > 1 {
+			said = calls[1].Command
+		}
+		if most := map[string]int{"changed": 3}[c.outcome]; !strings.Contains(said, c.says) || len(calls) > max(most, 1) {
+			t.Errorf("%s: %d round trips: %s", name, len(calls), said)
+		}
 	}
 }
 
@@ -87,13 +148,19 @@ func TestParametersAreChecked(t *testing.T) {
 		"a dot":                   {sdk.With{"name": "a.b", "schedule": "* * * * *", "command": "true"}, "/name: "},
 		"a path":                  {sdk.With{"name": "../a", "schedule": "* * * * *", "command": "true"}, "/name: "},
 		"a schedule that is none": {sdk.With{"name": "a", "schedule": "* * * *", "command": "true"}, "/schedule: expected five fields"},
-		"both":                    {sdk.With{"name": "a", "schedule": "* * * * *", "special": "@daily", "command": "true"}, ": expected schedule or special"},
-		"neither":                 {sdk.With{"name": "a", "command": "true"}, ": expected schedule or special"},
+		"both":                    {sdk.With{"name": "a", "schedule": "* * * * *", "special": "@daily", "command": "true"}, ": expected schedule, special or calendar"},
+		"neither":                 {sdk.With{"name": "a", "command": "true"}, ": expected schedule, special or calendar"},
 		"no such special":         {sdk.With{"name": "a", "special": "@often", "command": "true"}, "/special: "},
 		"a command of two lines":  {sdk.With{"name": "a", "special": "@daily", "command": "true\nfalse"}, "/command: "},
 		"a variable of two lines": {sdk.With{"name": "a", "special": "@daily", "command": "true", "env": sdk.With{"A": "1\n* * * * * root x"}}, "/env/A: "},
 		"no variable":             {sdk.With{"name": "a", "special": "@daily", "command": "true", "env": sdk.With{"A B": "1"}}, "/env/A B: "},
 		"gone, with a command":    {sdk.With{"name": "a", "command": "true", "state": "absent"}, "/state: "},
+		"a timer":                 {sdk.With{"name": "a", "calendar": "Mon..Fri *-*~1 03:00 Europe/Berlin", "command": "true\nfalse"}, ""},
+		"a timer and a schedule":  {sdk.With{"name": "a", "calendar": "daily", "special": "@daily", "command": "true"}, ": expected schedule, special or calendar"},
+		"a calendar of two lines": {sdk.With{"name": "a", "calendar": "daily\nUnit=x", "command": "true"}, "/calendar: "},
+		"a calendar that goes on": {sdk.With{"name": "a", "calendar": "daily\\", "command": "true"}, "/calendar: "},
+		"a calendar of nothing":   {sdk.With{"name": "a", "calendar": "", "command": "true"}, "/calendar: "},
+		"gone, with a calendar":   {sdk.With{"name": "a", "calendar": "daily", "state": "absent"}, "/state: "},
 		"gone":                    {sdk.With{"name": "a", "state": "absent"}, ""},
 	} {
 		if got := kit.Validate(c.with); (len(got) == 0) != (c.want == "") || len(got) > 0 && !strings.HasPrefix(got[0], c.want) {
