@@ -69,7 +69,7 @@ func readSecretFile(path string) (*secretFile, error) {
 	return f, err
 }
 
-// entry finds a name, or says which there are.
+// entry finds a name. Its error lists the names that exist.
 func (f *secretFile) entry(name string) (secrets.Entry, error) {
 	var names []string
 	for _, e := range f.said.Entries {

@@ -177,7 +177,7 @@ func zoneOf(ctx context.Context, c *client.Client, set string) (*time.Location, 
 	return civil.LoadZone(w.Timezone)
 }
 
-// showApproval says how a place stands after somebody spoke.
+// showApproval prints the state of a place after an approval or its revocation.
 func (a *app) showApproval(w api.WindowApproval) error {
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, w)
@@ -197,7 +197,7 @@ func (a *app) showApproval(w api.WindowApproval) error {
 	return nil
 }
 
-// explainRemote asks a server what windows explain says of files.
+// explainRemote asks a server for the output of windows explain.
 func (a *app) explainRemote(ctx context.Context, c *client.Client, set, at string, need time.Duration) error {
 	if need == 0 {
 		return errNoNeed()

@@ -30,8 +30,8 @@ func groups(c *cobra.Command) {
 	}
 }
 
-// onlyCommands makes a command that only groups others refuse what it does not have,
-// as wrong usage, and show its help when nothing is asked, unless it says something else itself.
+// onlyCommands makes a command that only groups others refuse what it does not have, as wrong
+// usage, and show its help when nothing is asked, unless it has a function of its own.
 func onlyCommands(c *cobra.Command) {
 	c.SuggestionsMinimumDistance = 2
 	c.Args = func(cmd *cobra.Command, args []string) error {

@@ -192,7 +192,7 @@ func (w *watcher) back() {
 	w.away = nil
 }
 
-// show brings the view to what the server says of the run.
+// show updates the view to the run that the server returned.
 func (w *watcher) show(run api.Run) {
 	w.t.agree(run.Outcomes)
 	note := ""

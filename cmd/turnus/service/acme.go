@@ -161,8 +161,8 @@ func (s *service) fetchCertificates(ctx context.Context) {
 	}
 }
 
-// withoutPort leaves the name alone of what was asked for: autocert knows names, and some CAs say
-// the port with it.
+// withoutPort leaves the name alone of what was asked for: autocert knows names, and some CAs add
+// the port.
 func withoutPort(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name, _, err := net.SplitHostPort(r.Host); err == nil {

@@ -229,7 +229,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	return err
 }
 
-// hangs says which loop of this process does not turn any more.
+// hangs names a loop of this process that does not turn any more.
 func (s *service) hangs() error {
 	err := s.ctl.Stuck()
 	if s.stuck != nil {

@@ -257,7 +257,7 @@ func (v *Volley) confirm(ctx context.Context, l *ledger.Ledger, runs map[string]
 	return nil
 }
 
-// start runs a server and reads what it says; a victim is killed at its first launch.
+// start runs a server and reads its output; a victim is killed at its first launch.
 func start(ctx context.Context, readers *sync.WaitGroup, cmd *exec.Cmd, n int, victim bool, lines chan<- line) (*server, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -343,7 +343,7 @@ func Serve(ctx context.Context, l *ledger.Ledger, m Maker, in io.Reader, out io.
 	return nil
 }
 
-// launcher says which runs the ledger took.
+// launcher prints the runs that the ledger accepted.
 type launcher struct {
 	Maker
 	mu  sync.Mutex
