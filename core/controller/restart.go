@@ -30,7 +30,7 @@ func (c *Controller) setDoubt(doubt bool) {
 // queue leases nothing until a server has done so: a queue that lost its last changes would lease
 // jobs again whose outcomes are recorded. Runs that came back older are paused, and replaced one by
 // one (see replace). If changes were lost, jobs may have begun that nobody knows of: runs that must
-// not repeat them are held.
+// not repeat them are paused.
 func (c *Controller) checkRestart(ctx context.Context, incarnation string) error {
 	doubt, err := c.cfg.Queue.Doubt(ctx)
 	if err != nil {

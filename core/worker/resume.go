@@ -151,8 +151,8 @@ func itemKey(item any) string {
 	return string(data)
 }
 
-// addPartial makes the finished items a part of what the record says of a foreach that was under
-// way when the lease ended.
+// addPartial makes the finished items a part of the record of a foreach that was under way when the
+// lease ended.
 func (m *machine) addPartial(sr core.StepResult, items int) {
 	cur := m.state.Current
 	if cur.Item == 0 && m.partial == nil {

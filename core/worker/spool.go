@@ -144,7 +144,7 @@ func (w *Worker) captured(before string) capture {
 }
 
 // keepOutputs stores the streams that did not fit into the result. A stream that cannot be stored
-// stays cut, as the result says.
+// stays cut, and the result shows that.
 func (a *attempts) keepOutputs() {
 	defer a.dropOutputs()
 	j := a.m.job

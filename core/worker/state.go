@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// stateVersion is the newest version that encode writes; it writes the oldest that says everything.
-// decodeState reads all up to it. Version 2 has handlers, version 3 facts.
+// stateVersion is the newest version that encode writes; it writes the oldest that can hold
+// everything. decodeState reads all up to it. Version 2 has handlers, version 3 facts.
 const stateVersion = 3
 
 // state is the part of a suspended job that another worker needs: the steps that are done, and how

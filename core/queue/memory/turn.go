@@ -247,7 +247,7 @@ func (q *Queue) await(j *job, event string, after time.Duration, now time.Time) 
 	}
 }
 
-// crash puts the job of a dead session back, or ends it.
+// crash puts the job of a reaped session back, or ends it.
 func (q *Queue) crash(j *job, node string, now time.Time) {
 	r := j.r
 	q.drop(j, now)
