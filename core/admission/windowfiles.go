@@ -81,8 +81,8 @@ func (f *WindowFiles) Poll() (changed bool, err error) {
 	return err == nil, err
 }
 
-// saysTheSame reports whether the files say what they said when they last changed: a tool that
-// writes them again and again must not keep a freeze from being taken over.
+// saysTheSame reports whether the files have the contents of their last change: a tool that writes
+// them again and again must not keep a freeze from being taken over.
 func (f *WindowFiles) saysTheSame() bool {
 	docs, err := windows.Read(f.paths...)
 	if err != nil {

@@ -25,7 +25,7 @@ type place interface {
 	size(ctx context.Context, name string) (int64, error)
 	// folders lists what begins like the id of a backup, sorted.
 	folders(ctx context.Context) ([]string, error)
-	// close ends the use of it; done says that all that was begun is done.
+	// close ends the use of it; done reports that all that was begun is complete.
 	close(done bool) error
 }
 

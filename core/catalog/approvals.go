@@ -170,7 +170,7 @@ func (c *Catalog) Report(ctx context.Context, tenant string, a Approval) (Approv
 	}
 }
 
-// errMoved says that another word came between.
+// errMoved reports that another approval came between.
 var errMoved = errors.New("the approvals have moved on")
 
 func (c *Catalog) reportOnce(ctx context.Context, a Approval) (Approval, error) {

@@ -26,7 +26,7 @@ const maxAsked = 5_000_000
 // maxNamed is how many hosts a message names.
 const maxNamed = 8
 
-// check checks what the parts say of each other.
+// check checks the references of the parts to each other.
 func (l *loader) check() error {
 	l.checkHosts()
 	for _, check := range l.later {
@@ -153,8 +153,8 @@ func (l *loader) selectHosts() error {
 	return nil
 }
 
-// selectFor does so for one playbook; late says that until came before a host's turn, which is
-// reported.
+// selectFor does so for one playbook; late reports that until came before a host's turn: then it
+// has added the problem.
 func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, err error) {
 	run := map[string]any{"id": "", "playbook": p.Name, "check": false, "attempt": 1}
 	var names, without, others []string

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	maxStderr = 4096            // bytes of what git says that are shown
+	maxStderr = 4096            // bytes of git's output that are shown
 	maxOutput = 1 << 20         // bytes of a short answer
 	endGrace  = 5 * time.Second // for pipes to close after git was killed
 	sizeEvery = 50 * time.Millisecond
@@ -102,7 +102,7 @@ func (g *git) run(ctx context.Context, limit time.Duration, args ...string) (str
 	return out.buf.String(), nil
 }
 
-// explain says what failed, without secrets. A call that the caller ended gives the cause.
+// explain returns what failed, without secrets. A call that the caller ended gives the cause.
 func (g *git) explain(ctx context.Context, verb string, limit time.Duration, err error, said string) error {
 	said = strings.TrimSpace(g.remote.redact(strings.ToValidUTF8(said, "?")))
 	cause := context.Cause(ctx)

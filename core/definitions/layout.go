@@ -29,8 +29,7 @@ const (
 var parts = []string{partPlaybooks, partInventory, partWindows, partSecrets, partNotify}
 
 // Keys of turnus.yaml that are no places: the tenants whose runs need another person's approval,
-// and what share of the workers tenants have. And what turnus run takes where no flag says
-// otherwise.
+// and what share of the workers tenants have. And the defaults of the flags of turnus run.
 const (
 	keyFourEyes = "four_eyes"
 	keyWeights  = "tenant_weights"
@@ -44,7 +43,7 @@ func optional(part string) bool {
 	return part == partWindows || part == partSecrets || part == partNotify
 }
 
-// layout says where the parts of a tree lie.
+// layout has the paths of the parts of a tree.
 type layout map[string][]string
 
 // usualNames are the places where a part is looked for.

@@ -240,7 +240,7 @@ func (f *Follower) notice(text string) {
 	f.status.Notice = text
 }
 
-// maxError bounds what a status says of a bad commit.
+// maxError bounds the error of a bad commit in a status.
 const maxError = 8 << 10
 
 // report notes the state, and reports a change of it.

@@ -164,7 +164,7 @@ type (
 	}
 )
 
-// builder collects what the sources say; build makes hosts of it.
+// builder collects the data of the sources; build makes hosts of it.
 type builder struct {
 	tree       fs.FS // disk, or a tree that is given
 	defaults   settings
@@ -178,7 +178,7 @@ type builder struct {
 	beside     string   // one more such folder, read last; "" for none
 	files      int
 	errs       Errors
-	logins     Errors // places that say what to log in with, which others must not
+	logins     Errors // places that set what to log in with, which others must not
 	warnings   []string
 	warned     map[string]bool
 	bounds     yamlread.Bounds                            // of all files together

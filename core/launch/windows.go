@@ -230,7 +230,7 @@ func (s *starter) plan(q admission.Question, a admission.Answer) {
 	c := s.calendar.Compiled(s.now, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
 	e, err := c.Explain(from, q.Need)
 	if err != nil || !e.Fits {
-		return // beyond what was worked out: nobody is held to it
+		return // beyond what was worked out: it limits nobody
 	}
 	last := e.Window.Close.Add(-max(q.Need, c.Cutoff))
 	s.lasts[q] = last

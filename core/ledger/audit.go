@@ -180,7 +180,7 @@ func (l *Ledger) AuditLog(ctx context.Context, s Scope, f AuditFilter, p Page) (
 // again.
 func (l *Ledger) VerifyAudit(ctx context.Context, kept ...Anchor) (Anchor, error) {
 	last := Anchor{Hash: make([]byte, sha256.Size)}
-	// First the head, so that entries written meanwhile are only more than it says.
+	// First the head, so that entries written meanwhile only add to it.
 	var head Anchor
 	if err := l.db.row(ctx, `SELECT seq, hash FROM audit_head WHERE one = 1`).Scan(&head.Seq, &head.Hash); err != nil && !none(err) {
 		return Anchor{}, translate("verify the audit log", err)

@@ -74,7 +74,7 @@ func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open boo
 }
 
 // jobsAt reads the jobs of a run with these indexes, which are sorted: from their rows, from
-// ranges, or, where neither says anything, as jobs without an outcome.
+// ranges, or, where neither has them, as jobs without an outcome.
 func (l *Ledger) jobsAt(ctx context.Context, run *Run, hosts []JobHost, at []int, host string) ([]Job, error) {
 	q := &query{d: l.db.dialect}
 	q.where("j.run = ?", run.seq)

@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// nextPhases says which phases may follow which. Finished is never set: the last outcome finishes a
-// run.
+// nextPhases has the phases that may follow each phase. Finished is never set: the last outcome
+// finishes a run.
 var nextPhases = map[Phase][]Phase{
 	PhaseAwaiting: {PhaseCancelled},
 	PhaseQueued:   {PhaseActive, PhasePaused, PhaseStopped, PhaseCancelled},

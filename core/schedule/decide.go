@@ -134,7 +134,7 @@ func (d *decider) behind() bool {
 
 func (d *decider) advance(nominal time.Time) { d.s.Since = nominal }
 
-// onTime launches a fire, or does what overlap says.
+// onTime launches a run at its fire time, or acts on overlap.
 func (d *decider) onTime(nominal time.Time) {
 	w := d.s.Waiting
 	switch {

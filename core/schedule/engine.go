@@ -124,7 +124,7 @@ func (b *batch) run(ctx context.Context, rows []ledger.Schedule) (lost int, err 
 		f.decision = f.plan.decide(f.state, b.now, func(run string) bool { return open[run] })
 		changes[i] = b.prepare(ctx, f)
 	}
-	if ctx.Err() != nil { // what Prepare answers after it says nothing of the fire times
+	if ctx.Err() != nil { // Prepare's answers after it do not concern the fire times
 		return 0, ctx.Err()
 	}
 	changed, err := b.ledger.ChangeSchedules(ctx, changes)

@@ -113,7 +113,8 @@ func (s *Store) readOwn() (*ownFile, error) {
 	return o, nil
 }
 
-// current returns what the node's own file says now. A file that cannot be used changes nothing.
+// current returns the present contents of the node's own file. A file that cannot be used changes
+// nothing.
 func (s *Store) current() *ownFile {
 	if s.watch == nil || !s.watch.Due(securefile.MaxAge) {
 		return s.own.Load()
@@ -258,7 +259,7 @@ func (e Entry) where() string {
 	return e.Place()
 }
 
-// explain says where the reference stands that does not work.
+// explain adds the place of the reference that does not work.
 func (e Entry) explain(err error) error { return fmt.Errorf("%s, %s: %w", e.where(), e.Kind(), err) }
 
 // allowed enforces the limits of a secret.

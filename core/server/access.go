@@ -169,7 +169,7 @@ func may(t ledger.Token, role Role) bool {
 // permits reports whether a token has a permission. No role includes one.
 func permits(t ledger.Token, p api.Permission) bool { return slices.Contains(t.Roles, string(p)) }
 
-// missing says which permission a token lacks, and how one gets it.
+// missing returns which permission a token lacks, and how one gets it.
 func missing(t ledger.Token, p api.Permission) string {
 	return "the token " + t.Name + " does not have the permission " + string(p) + ", which no role includes: an admin makes a token with turnus admin tokens create NAME --role operator --" + string(p)
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // approvals registers what is approved of windows. Approvals are in the definitions, beside what
-// they cover, or are given here by those whose role it is; docs/windows.md says how the two count
-// together.
+// they cover, or are given here by those whose role it is; docs/windows.md describes how the two
+// count together.
 func (s *Server) approvals() {
 	handle(s, route{
 		id: "list-approvals", method: http.MethodGet, path: "/v1/approvals", summary: "List the windows that need an approval, and how it stands", role: Viewer,

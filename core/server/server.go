@@ -249,7 +249,7 @@ type route struct {
 // rawBody is where the context has the body of a raw route.
 type rawBody struct{}
 
-// extension is where the document says that a route is for tokens of all tenants only.
+// extension is the key by which the document marks a route for tokens of all tenants only.
 const extension = "x-all-tenants"
 
 // handle registers a route.

@@ -107,7 +107,7 @@ func (t *askedJobs) of(ask func() []queue.Explanation) []queue.Explanation {
 	return t.jobs
 }
 
-// explainAll asks the queue about the first jobs; what it does not say in time is left out.
+// explainAll asks the queue about the first jobs; answers that are late are left out.
 func (s *Server) explainAll(ctx context.Context, run *ledger.Run, indexes []int) []queue.Explanation {
 	indexes = indexes[:min(len(indexes), askedHosts)]
 	all := make([]queue.Explanation, len(indexes))
