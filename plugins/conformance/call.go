@@ -415,8 +415,8 @@ func (s *suite) shows(text string) string {
 	return ""
 }
 
-// diedUnder says how the process ended under a call that failed with err; "" when it lives, or the
-// suite ended it.
+// diedUnder returns how the process ended under a call that failed with err; "" when it lives, or
+// the suite ended it.
 func (p *process) diedUnder(err error) string {
 	if status.Code(err) != codes.Unavailable || p.ended.Load() || !within(p.exited, pipeLimit) || p.ended.Load() {
 		return ""

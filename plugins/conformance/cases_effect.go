@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxSaid   = 16 << 20 // bytes that one call may say in events, and one process on stderr
+	maxSaid   = 16 << 20 // bytes that one call may send in events, and one process on stderr
 	warmCalls = 8        // before memory is measured
 	someCalls = 16       // fewer show nothing of memory
 	manyCalls = 64

@@ -278,7 +278,7 @@ func signedBy(r *reply, kind string) (tags []int) {
 	return tags
 }
 
-// everyServer checks the keys on each server of the zone; test says what is wrong with one.
+// everyServer checks the keys on each server of the zone; test returns what is wrong with one.
 func (v *view) everyServer(test func(keys []dnskey, signers []int) string) (missing []string) {
 	for i := range v.dnskeys {
 		r := &v.dnskeys[i]

@@ -155,8 +155,8 @@ type widening struct {
 	failed        error
 }
 
-// widen is the JSON of a table that lets through what old or fresh lets through. An error says why
-// there is none.
+// widen is the JSON of a table that lets through what old or fresh lets through. An error is the
+// reason if there is none.
 func widen(table string, oldRaw, newRaw []byte, oldDynamic, newDynamic map[string]bool) ([]byte, error) {
 	family, name, _ := strings.Cut(table, " ")
 	if family != "inet" && family != "ip" && family != "ip6" {

@@ -79,7 +79,7 @@ func runUpgrade(ctx context.Context, r *runOf, web *http.Client) error {
 	}
 	var end *sdk.Failure
 	if u.s.Cause != "" && errors.As(err, &end) {
-		return end // it says itself what happened where
+		return end // it has itself what happened where
 	}
 	return err
 }
@@ -109,7 +109,7 @@ func (u *upgrade) inspect(ctx context.Context, fresh bool) (facts, error) {
 }
 
 // rollBack ends the way forward: the phases that follow do nothing, and rollback goes the way back,
-// whatever the window says.
+// also outside the window.
 func (u *upgrade) rollBack(format string, args ...any) error {
 	u.s.Cause = fmt.Errorf(format, args...).Error()
 	u.s.BackBy = time.Now().Add(2 * time.Duration(u.p.RebootTimeout))
@@ -281,7 +281,7 @@ func (u *upgrade) reportSlot(ctx context.Context, what slotAction, slot string) 
 }
 
 // patiently looks until judge is content, over new connections if fresh. A device that does not
-// answer, or not clearly, is asked again; so it is when judge says false with an error of that
+// answer, or not clearly, is asked again; so it is when judge returns false with an error of that
 // kind. The error reports what was seen last.
 func (u *upgrade) patiently(ctx context.Context, limit time.Duration, fresh bool, judge func(facts) (bool, error)) (facts, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)

@@ -81,7 +81,7 @@ func (v *Validator) start(ctx context.Context, owner *pool) (*process, error) {
 	return l.start(ctx, owner.plugin)
 }
 
-// why says how a question ended that has no answer.
+// why returns how a question ended that has no answer.
 func (v *Validator) why(ctx context.Context, p *process, err error) error {
 	code := status.Code(err)
 	ended := code == codes.Canceled || code == codes.DeadlineExceeded // the plugin may see the deadline first

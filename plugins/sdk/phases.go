@@ -111,7 +111,7 @@ type phaseAt struct {
 	goOn      bool
 }
 
-// progress places what a phase says about itself within the whole.
+// progress places the progress of a phase within the whole.
 func (p phaseAt) progress(part float64, text string) (whole float64, name string) {
 	switch {
 	case p.of == 0:

@@ -307,8 +307,8 @@ func (o *order) show() error {
 	return nil
 }
 
-// showProgram shows the program where its path says, if it is not shown already and still is the
-// one that was opened.
+// showProgram shows the program at its path, if it is not shown already and still is the one that
+// was opened.
 func (o *order) showProgram() error {
 	at := filepath.Clean(o.Argv[0])
 	if !filepath.IsAbs(at) || same(at) || !same(old+at) {
