@@ -42,7 +42,7 @@ func withAge(h core.Host) map[string]any {
 	return out
 }
 
-// factsName is the function that targets call with host.facts. Expressions cannot say its name.
+// factsName is the function that targets call with host.facts. Expressions cannot contain its name.
 const factsName = "__facts"
 
 // askedFacts makes targets stop at a host without facts, where a missing fact would be a value.

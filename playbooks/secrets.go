@@ -131,8 +131,8 @@ func (s scope) withSecrets(step string, secrets map[string]string) scope {
 	return s
 }
 
-// secret sees that an expression with a secret is that secret, and nothing else: what is made of
-// one would not be known again in what the job says.
+// secret sees that an expression with a secret is that secret, and nothing else: a text made of one
+// would not be recognised in the output of the job.
 func (k *checker) secret(tree ast.Node) {
 	if k.root.fields["secrets"] == nil {
 		return // it was reported as unknown

@@ -145,7 +145,7 @@ func (d *decoder) given(n *yaml.Node) {
 	g := &Given{Approval: Approval{State: Approved}}
 	before := len(d.problems)
 	// Without max_occurrences (which rules would it count?) and revoked, which state: revoked and at
-	// say.
+	// replace.
 	if !d.Mapping(n, "the approval", append(d.approvalFields(&g.Approval, &zone),
 		value(d, "by", &g.By, personText).Needed(),
 		value(d, "set", &g.Set, nameText).Needed(),
@@ -278,7 +278,7 @@ func splitAny(all []consent, out []piece, p piece) []piece {
 	return out
 }
 
-// whyNot says why a consent does not cover a span that it does not cover.
+// whyNot returns why a consent does not cover a span that it does not cover.
 func (ok consent) whyNot(s span) string {
 	switch {
 	case ok.why != "":
