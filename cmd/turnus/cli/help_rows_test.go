@@ -30,7 +30,7 @@ type helpRow struct {
 	line  string // as the help has it, without its comment
 }
 
-// example says that a row is one of the help's, not of the fixture.
+// example reports that a row is one of the help's, not of the fixture.
 func (r helpRow) example() bool { return r.how == "code" || r.how == "never" }
 
 // helpChapter is a part of the table with a fixture of its own.

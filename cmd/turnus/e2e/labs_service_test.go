@@ -223,7 +223,7 @@ func TestLabServiceIsUpgradedInTheMiddleWithoutLosingAJob(t *testing.T) {
 	}
 	two.wants(0)
 	if !two.err.has("an order came to drain") {
-		t.Errorf("worker two does not say why it ends: %s", two.err)
+		t.Errorf("worker two does not report why it ends: %s", two.err)
 	}
 	watch.wants(0)
 	if !watch.out.has(fmt.Sprintf("part0: %d hosts", hosts), fmt.Sprintf("%d changed", hosts)) {

@@ -109,7 +109,7 @@ func (l *lab) meets(older, newer string, format int) {
 		p := l.start(args...)
 		if args[0] == "worker" {
 			until(t, "the former worker to be refused", func() bool { return !p.running() || p.err.has("WRONGTYPE") })
-			t.Logf("a former worker says: %s", p.err)
+			t.Logf("a former worker prints: %s", p.err)
 			p.kill()
 			continue
 		}
