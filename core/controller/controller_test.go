@@ -80,7 +80,7 @@ func TestEmbeddedQueueIsLost(t *testing.T) {
 	})
 }
 
-// A run that must not be repeated is held after its queue was lost, until somebody says what to do.
+// A run that must not be repeated is paused after its queue was lost, until somebody decides.
 func TestHoldsWhatMustNotBeRepeated(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())

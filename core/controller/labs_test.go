@@ -61,8 +61,8 @@ func TestLabKillsOverRedisAndPostgreSQL(t *testing.T) {
 }
 
 // Redis comes back with what it had some time ago: jobs run again, their outcomes count once, and
-// that is reported. Runs that must not be repeated are held, and those that ended by the record do
-// not begin again.
+// that is reported. Runs that must not be repeated are paused, and those that ended by the record
+// do not begin again.
 func TestLabRedisComesBackOlder(t *testing.T) {
 	first, second := servers.StartRedisTCP(t), servers.StartRedisTCP(t)
 	r := overReal(t, first)

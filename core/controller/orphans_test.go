@@ -82,7 +82,7 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 			t.Errorf("a held run: %+v, %v", got, err)
 		}
 		if f := l.finding("r1", true); !f.Note || f.Repaired {
-			t.Errorf("once it is held it is no fault: %+v", f)
+			t.Errorf("once it is paused it is no fault: %+v", f)
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/core/queue/queuetest"
 )
 
-// bed is a queue, a node that works on it as a test says, and what Drive said.
+// bed is a queue, a node that works on it as a test sets, and the events of Drive.
 type bed struct {
 	t           *testing.T
 	q           *memory.Queue

@@ -285,7 +285,7 @@ func TestNextAtABarrier(t *testing.T) {
 }
 
 // A queue that came back older has forgotten outcomes: what may have begun is doubted, what must
-// not be repeated is held, once.
+// not be repeated is paused, once.
 func TestOlder(t *testing.T) {
 	for name, c := range map[string]struct {
 		recorded, knows int

@@ -17,7 +17,7 @@ func (l *Ledger) Raw(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-// LogPages says how long SQLite's log is, and how much of it is in the file.
+// LogPages returns how long SQLite's log is, and how much of it is in the file.
 func (l *Ledger) LogPages(ctx context.Context) (pages, done int, err error) {
 	var busy int
 	err = l.db.wal.QueryRowContext(ctx, `PRAGMA wal_checkpoint(NOOP)`).Scan(&busy, &pages, &done)
@@ -30,7 +30,7 @@ const CheckpointPages = checkpointPages
 // RefusePlain does what Open does with a ring where it found no mark a moment ago.
 func (l *Ledger) RefusePlain(ctx context.Context) error { return l.refusePlain(ctx) }
 
-// PlanOfRuns says how SQLite reads a list of runs.
+// PlanOfRuns returns how SQLite reads a list of runs.
 func (l *Ledger) PlanOfRuns(ctx context.Context, s Scope, f RunFilter) (string, error) {
 	q, err := l.runsQuery(s, f)
 	if err != nil {

@@ -404,8 +404,8 @@ func TestChannelsThatDoNotWork(t *testing.T) {
 	}
 }
 
-// The server's own webhook goes where its operator says, past the guard; it gets what nobody has to
-// ask for.
+// The server's own webhook goes where its operator sets it, past the guard; it gets what nobody has
+// to ask for.
 func TestTheOwnChannel(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)

@@ -365,7 +365,7 @@ func TestDelegateIsNamedByAJobThatIsLost(t *testing.T) {
 	}
 }
 
-// An error on the other host is the failure of the step, and says where. Facts are those of the
+// An error on the other host is the failure of the step, and names the host. Facts are those of the
 // job's own host.
 func TestDelegateThatFails(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -43,7 +43,7 @@ func TestCancelledRunStopsItsJobs(t *testing.T) {
 			}
 		}
 		if said != 4 {
-			t.Errorf("%d results say in which step they were stopped, expected 4", said)
+			t.Errorf("%d results name the step in which they were stopped, expected 4", said)
 		}
 	})
 }

@@ -132,8 +132,8 @@ func TestFaultR1AnAnswerFromBeforeTheStopRenewsNothing(t *testing.T) {
 // stoppableEnv is set for a process that stoppable is all of.
 const stoppableEnv = "TURNUS_TEST_STOPPABLE"
 
-// stoppable is a worker in a process of its own. It prints what begins on hosts, and what its
-// worker says. Step a ends when stdin does, whatever it is asked.
+// stoppable is a worker in a process of its own. It prints what begins on hosts, and the reports of
+// its worker. Step a ends when stdin does, whatever it is asked.
 func stoppable(addr string) {
 	client := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: 2, Username: servers.RedisUser, Password: servers.Password})
 	q, err := redis.New(client, redis.Options{})

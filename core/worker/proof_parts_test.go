@@ -43,7 +43,7 @@ func (l *line) far() *memory.Queue {
 	return l.q
 }
 
-// pass says whether a call gets through, and whether its answer does.
+// pass reports whether a call gets through, and whether its answer does.
 func (l *line) pass(board bool) (delay time.Duration, lost bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -189,7 +189,7 @@ func TestIdleNodeIsQuietAndStartsImmediately(t *testing.T) {
 	})
 }
 
-// endless is a queue that always says that work is left, and gives none.
+// endless is a queue that always reports more work, and gives none.
 type endless struct{ *flaky }
 
 func (e endless) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
