@@ -178,7 +178,7 @@ func (d *signerLab) rolled(role, old string, parent bool) {
 // are cores.
 const labsAtOnce = 6
 
-// TestLabDNSSEC runs the cases beside each other, whatever -parallel says.
+// TestLabDNSSEC runs the cases beside each other, whatever the value of -parallel.
 func TestLabDNSSEC(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
@@ -240,7 +240,7 @@ func labEndToEnd(t *testing.T, role string) {
 	}
 }
 
-// The DS is withheld: the job stalls, says what a person must do, and forces nothing, for longer
+// The DS is withheld: the job stalls, reports what a person must do, and forces nothing, for longer
 // than any TTL; then a wrong DS comes, and it stalls; with the right one it continues.
 func labByHand(t *testing.T) {
 	d := newSignerLab(t)

@@ -119,7 +119,7 @@ func serve(t *testing.T, kit *plugintest.Kit, state func() string, steps []playe
 			t.Errorf("step %d, %v: check mode shows %d differences", i, s.with, len(checked.Diffs))
 		}
 		if dies := s.with["name"] == "brief"; checked.Outcome != s.outcome && !dies { // which only the run can know
-			t.Errorf("step %d, %v: check mode says %s, the run %s", i, s.with, checked.Outcome, s.outcome)
+			t.Errorf("step %d, %v: check mode reports %s, the run %s", i, s.with, checked.Outcome, s.outcome)
 		}
 		if s.outcome == "failed" {
 			continue
@@ -215,7 +215,7 @@ func TestLabPackagesOfApt(t *testing.T) {
 			t.Errorf("step %d, %v: %s (%s), %q, then %q; expected %s, %q, then %q", i, s.with, got.Outcome, got.Reason, changes, version(), s.outcome, s.changes, s.after)
 		}
 		if checked.Outcome != s.outcome {
-			t.Errorf("step %d, %v: check mode says %s (%s), the run %s", i, s.with, checked.Outcome, checked.Reason, s.outcome)
+			t.Errorf("step %d, %v: check mode reports %s (%s), the run %s", i, s.with, checked.Outcome, checked.Reason, s.outcome)
 		}
 	}
 

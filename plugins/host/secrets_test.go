@@ -34,7 +34,7 @@ func (p labParams) secrets() map[string]string {
 }
 
 // The output of a process is in the worker's log, and so are errors of its calls: neither shows
-// what a call was given, also when another call of the process says it. A value that no call was
+// what a call was given, also when another call of the process prints it. A value that no call was
 // given is shown.
 func TestProcessesPrintNoSecret(t *testing.T) {
 	const value, other = "geheim/4711", "nobody-was-given-this"

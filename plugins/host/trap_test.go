@@ -96,7 +96,7 @@ func TestFrozenPluginIsReplacedThoughNoCallHasATimeLimit(t *testing.T) {
 	freeze(pid)
 	_, err := b.Run(t.Context(), call("echo", labParams{}))
 	if !errors.Is(err, core.ErrPluginFailed) || !strings.Contains(err.Error(), "no answer for 3s") {
-		t.Errorf("%v, expected ErrPluginFailed that says why", err)
+		t.Errorf("%v, expected ErrPluginFailed with the reason", err)
 	}
 	until(t, "the frozen process is dead", func() bool { return !alive(pid) })
 	if again := int(b.must(t, call("echo", labParams{}))["pid"].(float64)); again == pid {
