@@ -105,7 +105,7 @@ func wordRules() []rule {
 	}
 }
 
-// shownRules are about words that people read in messages, and that comments have in another sense.
+// shownRules are about words that the page of former versions may have.
 func shownRules() []rule {
 	return []rule{
 		{"say", words(`says?|saying`), nil, `"show", "report", "list" or "have"`, "the page says where it is", "the page shows where it is"},
@@ -115,7 +115,7 @@ func shownRules() []rule {
 	}
 }
 
-// guideRules are about words that comments and tests also use in another sense.
+// guideRules add words that comments and tests also use in another sense.
 func guideRules() []rule {
 	return append(shownRules(), []rule{
 		{"fresh", words(`fresh`), nil, `"new"`, "a fresh connection", "a new connection"},
