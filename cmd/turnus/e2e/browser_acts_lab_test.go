@@ -16,7 +16,7 @@ import (
 func (b *browser) calm() {
 	b.t.Helper()
 	if said := b.errors(); said != "" {
-		b.t.Errorf("the browser said: %s", said)
+		b.t.Errorf("the browser logged: %s", said)
 	}
 }
 

@@ -90,8 +90,8 @@ func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 }
 
 // TestLabTrapLateWorkerAckIsRefused (bull#308, #1416): a worker that was stopped past its lease
-// comes back with results. They count for nothing, the jobs are recorded once, and the worker goes
-// on in a new session.
+// comes back with results. They count for nothing, the jobs are recorded once, and the worker
+// continues in a new session.
 func TestLabTrapLateWorkerAckIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 8}).withRedis().traced()

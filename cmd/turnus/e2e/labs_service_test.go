@@ -134,9 +134,9 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	}
 }
 
-// The queue that turnus up keeps between a stop and the next start is also encrypted, and jobs go
-// on where they were: under the key that was promoted meanwhile. The negative control is the same
-// without a key ring.
+// The queue that turnus up keeps between a stop and the next start is also encrypted, and jobs
+// continue where they were: under the key that was promoted meanwhile. The negative control is the
+// same without a key ring.
 func TestLabWhatUpKeepsOfItsQueueIsEncrypted(t *testing.T) {
 	t.Parallel()
 	const hosts = 12

@@ -98,7 +98,7 @@ func (l *lab) meets(older, newer string, format int) {
 	if len(seen) < 25 {
 		t.Errorf("%d jobs were executed, expected those of two runs and of a fire", len(seen))
 	}
-	t.Logf("the former server said: %s", formerServer.err)
+	t.Logf("the former server printed: %s", formerServer.err)
 
 	l.other = older
 	for _, args := range [][]string{

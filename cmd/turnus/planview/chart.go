@@ -153,7 +153,7 @@ func (c *chart) load(r chartRow, columns int) []float64 {
 	return out
 }
 
-// place is where an instant stands among columns.
+// place is the place of an instant among columns.
 func (c *chart) place(t time.Time, columns int) float64 {
 	return float64(t.Sub(c.from)) / float64(c.to.Sub(c.from)) * float64(columns)
 }

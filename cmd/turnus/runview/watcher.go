@@ -33,7 +33,7 @@ type watcher struct {
 	t        *Tally
 	id       string
 	away     error
-	waited   string // what was last said of whom it waits for
+	waited   string // the last report of whom it waits for
 	idle     string // and of why nothing happens though it waits for nobody
 	phase    api.Phase
 	grouped  bool            // it is a run of one command

@@ -107,8 +107,8 @@ func (s *service) tlsConfig() *tls.Config {
 	return base
 }
 
-// acmeCertificate is the one of a name, fetched where there is none. That there is none, or that it
-// was not renewed in time, is reported.
+// acmeCertificate is the one of a name, fetched where there is none. It reports that there is none,
+// or that it was not renewed in time.
 func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, err := s.acme.GetCertificate(hello)
 	if !slices.Contains(s.f.acme.names, strings.ToLower(hello.ServerName)) || hello.Context().Err() != nil {

@@ -367,7 +367,7 @@ func (l *launcher) Prepare(_ context.Context, f schedule.Trigger) (ledger.NewRun
 // Accepted implements schedule.Launcher: one line a run, each whole or not at all.
 func (l *launcher) Accepted(runs []ledger.Run) {
 	for i := range runs {
-		_ = l.say(runs[i].ID) // who does not hear it counts it as missing
+		_ = l.say(runs[i].ID) // a reader that does not get it counts it as missing
 	}
 	if l.Maker.Accepted != nil {
 		l.Maker.Accepted(runs)
