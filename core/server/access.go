@@ -46,7 +46,7 @@ var allowed = map[Role][]Role{
 	Feed:     {Feed},
 }
 
-// caller is who asks.
+// caller is the bearer of a request's token.
 type caller struct {
 	name   string // as it is in the audit log, and counts for four eyes
 	scope  ledger.Scope
@@ -66,7 +66,8 @@ func named(t ledger.Token) string {
 
 type callerKey struct{}
 
-// callerOf is who asks. The zero caller, of a context without one, sees nothing.
+// callerOf returns the caller of a request. The zero caller, of a context without one, sees
+// nothing.
 func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c

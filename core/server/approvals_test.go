@@ -30,7 +30,7 @@ func (b *bed) workers(set string) admission.Answer {
 	return a
 }
 
-// place is how a set stands, as a token sees it.
+// place is the state of a set, as a token sees it.
 func (b *bed) place(secret, set string) (api.WindowApproval, bool) {
 	b.t.Helper()
 	l := want[struct{ Items []api.WindowApproval }](b.t, b.ask(secret, "GET", "/v1/approvals", nil), http.StatusOK)

@@ -37,7 +37,7 @@ type Config struct {
 	// Backend names the kind of queue: memory or redis.
 	Backend string
 	// Elsewhere is set where unfinished runs are in queues of other processes, and nobody can be asked
-	// where their jobs stand.
+	// for the state of their jobs.
 	Elsewhere bool
 	// Feed carries the live events of runs, each an api.Event in JSON under the run's id. Nil: streams
 	// have what is recorded only, as soon as it is.

@@ -21,7 +21,7 @@ type aim struct {
 	path map[string]string
 	body any
 	sse  bool
-	// list: who may not see acme's things gets an answer without them; others are refused.
+	// list: a caller who may not see acme's things gets an answer without them; others are refused.
 	list    bool
 	headers []string
 	// creates: there is nothing before it, for the audit log; removes: nothing after it.

@@ -267,7 +267,7 @@ func (f *secretFile) listed(e secrets.Entry) listedSecret {
 	return l
 }
 
-// limits is who may use it, for people.
+// limits returns the jobs that may use it, for people.
 func (l listedSecret) limits() string {
 	var parts []string
 	for _, p := range [][2]string{{"tenants", strings.Join(l.Tenants, ",")}, {"playbooks", strings.Join(l.Playbooks, ",")}, {"hosts", l.Hosts}} {

@@ -33,7 +33,7 @@ func (a *app) windowsApprovalsCmd() *cobra.Command {
 	var r remote.Flags
 	var waiting bool
 	c := &cobra.Command{
-		Use: "approvals", Short: "List the windows of a server that need an approval, and how it stands", Args: cobra.NoArgs,
+		Use: "approvals", Short: "List the windows of a server that need an approval, and its state", Args: cobra.NoArgs,
 		Example: "  turnus windows approvals --waiting\n  turnus windows approvals -o json",
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.WindowApproval], error) {
@@ -66,7 +66,7 @@ func (a *app) windowsApprovalsCmd() *cobra.Command {
 	return c
 }
 
-// lastWord is who spoke last on a place.
+// lastWord returns the person who spoke last on a place.
 func lastWord(w *api.WindowApproval) string {
 	if n := len(w.Given); n > 0 {
 		return w.Given[n-1].By

@@ -286,7 +286,7 @@ func TestNamedCommandsExist(t *testing.T) {
 			continue // they name former ones
 		}
 		for _, command := range unknownCommands(root, page(t, path)) {
-			t.Errorf("%s names %s, which there is not", path, command)
+			t.Errorf("%s names %s, which does not exist", path, command)
 		}
 	}
 	want := []string{"turnus runs why", "turnus definitions"} // negative control

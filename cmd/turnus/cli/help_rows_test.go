@@ -25,7 +25,7 @@ type helpRow struct {
 	how   string // code or never, or a word of the fixture: do, until, is, env, in, stop
 	code  int    // exit code that is expected
 	stdin string
-	shows string // what it shows when it serves; it goes on until Ctrl-C
+	shows string // what it shows when it serves; it continues until Ctrl-C
 	of    string // what it is the value of; why it is never typed
 	line  string // as the help has it, without its comment
 }

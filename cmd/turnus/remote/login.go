@@ -132,7 +132,7 @@ func (f *LoginFlags) contextName(target settings.Context) (string, error) {
 	return hostOf(target.Server), nil
 }
 
-// keepLogin writes the context, and chooses it: who logs in wants to ask that server.
+// keepLogin writes the context, and chooses it: a person who logs in wants to ask that server.
 func keepLogin(name string, s settings.Context) error {
 	file, err := settings.LoadContexts()
 	if err != nil {
