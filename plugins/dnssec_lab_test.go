@@ -174,8 +174,8 @@ func (d *signerLab) rolled(role, old string, parent bool) {
 	}
 }
 
-// labsAtOnce bounds how many labs stand at a time: each mostly waits, so they are more than there
-// are cores.
+// labsAtOnce bounds how many labs run at a time: each mostly waits, so they are more than there are
+// cores.
 const labsAtOnce = 6
 
 // TestLabDNSSEC runs the cases beside each other, whatever the value of -parallel.
@@ -316,8 +316,8 @@ func labCDS(t *testing.T) {
 	t.Logf("%v", j.checked)
 }
 
-// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can go
-// on afterwards; at its end it is too late.
+// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can
+// continue afterwards; at its end it is too late.
 func labAbort(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()

@@ -201,7 +201,7 @@ func TestLabPackagesOfApt(t *testing.T) {
 		}
 		calls := len(kit.Host("m1").Calls())
 		got := kit.Run(s.with)
-		// One round trip if nothing is to be done, two for a change, and one more for stale lists.
+		// One round trip if there is nothing to do, two for a change, and one more for stale lists.
 		if n, most := len(kit.Host("m1").Calls())-calls, map[string]int{"unchanged": 1, "changed": 2, "failed": 2}[s.outcome]; n != most && (i > 0 || n != 3) {
 			t.Errorf("step %d, %v: %d round trips, expected %d", i, s.with, n, most)
 		}

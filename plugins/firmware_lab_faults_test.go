@@ -313,8 +313,8 @@ func TestLabFirmwareFalseReboot(t *testing.T) {
 	}
 }
 
-// Two devices' uploads share their worker's cap. That it is also used is shown in plugins/host,
-// where time is not this machine's.
+// Two devices' uploads share their worker's cap. Its use is also shown in plugins/host, where time
+// is not this machine's.
 func TestLabFirmwareUploadsShareTheWorkersRate(t *testing.T) {
 	t.Parallel()
 	key, public := servers.NewSSHKey(t)

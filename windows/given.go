@@ -166,7 +166,8 @@ func (d *decoder) given(n *yaml.Node) {
 	})
 }
 
-// personText names who said it, as a server's audit log does: a name there may have blanks.
+// personText names the person who approved it, as a server's audit log does: a name there may have
+// blanks.
 func personText(text string) (string, error) {
 	if text == "" || len(text) > 300 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || printable(r) != r }) {
 		return "", fmt.Errorf("expected a name of 1 to 300 characters")

@@ -67,7 +67,7 @@ type record struct {
 	private []string // where the process's own environment was seen
 	mixed   []string // where another host was seen
 	died    string   // how the process ended under it, unasked
-	flooded bool     // it said more than it may
+	flooded bool     // it sent more than it may
 }
 
 func (r *record) name() string {

@@ -91,7 +91,7 @@ func (t *ruleTable) hooks(whose string) (map[string]*ruleChain, error) {
 	return out, nil
 }
 
-// pure reports why rules that are to be joined with others do more than check packets, or nil.
+// pure reports why rules that are joined with others do more than check packets, or nil.
 func (t *ruleTable) pure(whose string, dynamic map[string]bool) error {
 	for _, name := range t.names {
 		if c := t.chains[name]; !c.base() || c.text("type") == "filter" {

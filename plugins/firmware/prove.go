@@ -241,7 +241,7 @@ func (u *upgrade) commit(ctx context.Context) error {
 		if err := u.reportSlot(ctx, commit, f.Slot); err != nil {
 			return false, err
 		}
-		return false, unclear("slot %s is not kept, though the device said that it is", f.Slot)
+		return false, unclear("slot %s is not kept, though the device reported that it is", f.Slot)
 	})
 	switch {
 	case ctx.Err() != nil:

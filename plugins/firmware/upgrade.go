@@ -96,7 +96,7 @@ func (u *upgrade) report() {
 	}
 }
 
-// saw reports what the device said last.
+// saw reports the last state of the device.
 func (u *upgrade) saw(f facts) {
 	u.r.Output("version", f.Version)
 	u.r.Output("slot", f.Slot)
@@ -242,7 +242,7 @@ func (u *upgrade) install(ctx context.Context) error {
 	u.r.Changed()
 	switch {
 	case now.state != "ended":
-		return u.rollBack("the installation was cut off on the device; it said: %s", now.log)
+		return u.rollBack("the installation was cut off on the device; it printed: %s", now.log)
 	case now.code != 0:
 		return u.rollBack("the installation ended with exit status %d: %s", now.code, now.log)
 	}
@@ -270,7 +270,7 @@ func (u *upgrade) installed(ctx context.Context) error {
 	case f.Slot != u.s.Old:
 		return u.rollBack("the device rebooted during the installation")
 	case f.Installed != "" && f.Installed != u.p.Artifact.Version:
-		return u.rollBack("the installation said that it went well, and slot %s holds version %s", u.s.Target, f.Installed)
+		return u.rollBack("the installation reported success, and slot %s holds version %s", u.s.Target, f.Installed)
 	}
 	return nil
 }

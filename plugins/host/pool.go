@@ -163,7 +163,7 @@ func (p *pool) release(q *process) {
 
 func (p *pool) releaseLocked(q *process) {
 	q.calls--
-	q.alone = false // who is alone is the last to leave
+	q.alone = false // a call that is alone is the last to leave
 	if q.retired && q.calls == 0 {
 		close(q.drained)
 	}

@@ -70,7 +70,7 @@ func TestProcessesWithManySecretsAreReplaced(t *testing.T) {
 	}
 	c := call("echo", labParams{})
 	c.Hidden = hidden
-	if out, err := b.Run(t.Context(), c); err != nil || out.Failed { // its process may be gone by now: it is not looked for
+	if out, err := b.Run(t.Context(), c); err != nil || out.Failed { // its process may be gone already: it is not looked for
 		t.Fatalf("%+v, %v", out, err)
 	}
 	if again := b.must(t, call("echo", labParams{}))["pid"]; again == first {

@@ -32,7 +32,7 @@ type Validator struct {
 	used   []*pool // whose files must stay
 }
 
-// Validator returns one that is to be closed.
+// Validator returns one that the caller must close.
 func (s *Supervisor) Validator() *Validator {
 	return &Validator{s: s, root: &folder{parent: s.root.parent}, within: startTimeout, asked: map[string]*process{}}
 }

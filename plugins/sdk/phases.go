@@ -104,7 +104,7 @@ func (r *Run[P, S]) Wait(after time.Duration, opts ...SuspendOption) error {
 	return Suspend(r.State, after, opts...)
 }
 
-// phaseAt is where Phases stands.
+// phaseAt is the state of Phases.
 type phaseAt struct {
 	name      string
 	index, of int

@@ -37,7 +37,7 @@ const secret = "hunter2"
 
 // attack is an attempt of hostile code of a plugin.
 type attack struct {
-	prepare func(t *testing.T, s *scene) []string // what is to be reached; the arguments of do
+	prepare func(t *testing.T, s *scene) []string // the target; the arguments of do
 	do      func(targets []string) error          // nil: it was reached
 	reached func(t *testing.T, s *scene) bool     // seen from outside, after do returned nil; nil: the error of do counts
 

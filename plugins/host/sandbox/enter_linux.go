@@ -22,7 +22,7 @@ import (
 // verb is how the program is started to confine itself and become a plugin. It is not for people.
 const verb = "__sandbox"
 
-// Files that the process that is to be confined has open beside its standard files.
+// Files that the process has open before it confines itself, beside its standard files.
 const (
 	programFD = 3
 	orderFD   = 4
