@@ -17,7 +17,7 @@ type WindowFiles struct {
 	paths []string // files and folders, as windows.Read takes them
 
 	stamp, seen string             // of the files: as taken over, and as last seen
-	draft       []windows.Document // what they said when their stamp last changed
+	draft       []windows.Document // their contents when their stamp last changed
 
 	mu       sync.Mutex
 	calendar *Calendar

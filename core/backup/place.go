@@ -141,7 +141,7 @@ func (p *folder) folders(context.Context) ([]string, error) {
 
 func (p *folder) close(bool) error { return p.root.Close() }
 
-// openPlace opens where backups are, or are to be.
+// openPlace opens the place of backups, also before the first one.
 func openPlace(ctx context.Context, where string, write bool) (place, error) {
 	switch {
 	case where == "":

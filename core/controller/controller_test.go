@@ -421,7 +421,7 @@ func TestSignalWindows(t *testing.T) {
 			return len(waiting) == 6
 		}
 		l.until("all wait for their window", suspend)
-		for range 300 { // both servers come to leave them to rest
+		for range 300 { // until both servers check them rarely
 			<-time.After(200 * time.Millisecond)
 			suspend()
 		}

@@ -269,7 +269,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 			shares = append(shares, queue.Adjust{Run: run.ID, Weight: s.Weight, MaxInFlight: s.MaxInFlight})
 		}
 		c.emit(Event{Kind: RunEnqueued, Run: run.ID})
-		if run.Recorded > 0 && had[run.ID] { // it came back older, and is to be replaced
+		if run.Recorded > 0 && had[run.ID] { // it came back older, and must be replaced
 			defer c.attention(run.ID)
 		}
 	}
@@ -284,7 +284,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 }
 
 // putAgain puts a run into the queue that has it with other content, and reports whether the old
-// one stays. A server put that there and did not come to write it down. If none ever did, nothing
+// one stays. A server put that there and ended before it wrote that down. If none ever did, nothing
 // of the run has been let go, and it may have been amended since: the new content takes its place.
 // Else other handlers were pending. After the claim has ended the old one may be what another
 // server put there since, and stays.

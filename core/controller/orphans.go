@@ -24,7 +24,7 @@ const (
 // ends. Check then leaves the run alone. A post that fails is tried again with the next one.
 func Announce(ctx context.Context, b board.Board, run string) {
 	for ctx.Err() == nil {
-		_, _ = b.Post(ctx, driverPrefix+run, nil, driverFor) // who drives the run reports that the queue is away
+		_, _ = b.Post(ctx, driverPrefix+run, nil, driverFor) // the driver of the run reports that the queue is away
 		core.Pause(ctx, driverEvery, nil)
 	}
 }

@@ -367,8 +367,8 @@ func (c *Controller) prepareOutcomes(ctx context.Context, l *poll) (err error) {
 	if l.outcomes, l.results, err = outcomes(l.held.launch, l.sight.Records, l.uncertain); err != nil {
 		return err
 	}
-	// That the queue stopped the run is written down before the outcomes are that follow from it:
-	// the last one would finish it.
+	// The stop by the queue is written down before the outcomes that follow from it: the last one
+	// would finish the run.
 	if l.sight.Status.Phase == queue.Stopped && slices.ContainsFunc(l.sight.Records, func(r queue.Record) bool { return r.Outcome == core.Cancelled }) {
 		if err := c.markStopped(ctx, l.run.ID, l.sight.Status.Reason); err != nil {
 			return err

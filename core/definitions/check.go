@@ -19,8 +19,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// maxAsked bounds how often targets: are evaluated: hosts times playbooks. How long that takes has
-// a bound as well.
+// maxAsked bounds how often targets: are evaluated: hosts times playbooks. Its time also has a
+// bound.
 const maxAsked = 5_000_000
 
 // maxNamed is how many hosts a message names.
@@ -98,7 +98,7 @@ func (l *loader) setHint(name string) string {
 	return "there are: " + some(sets)
 }
 
-// placeOfSet is where an inventory file gives a window set, or where the host stands.
+// placeOfSet is where an inventory file gives a window set, or else the host.
 func (l *loader) placeOfSet(name, host string) (file string, line, col int) {
 	said := regexp.MustCompile(`\bwindow_set["']?\s*[:=]\s*["']?(` + regexp.QuoteMeta(name) + `)(["'\s,}#]|$)`)
 	for _, d := range l.set.docs {

@@ -152,7 +152,7 @@ func (g *git) stream(ctx context.Context, limit time.Duration, in io.Reader, rea
 	failed := read(bufio.NewReaderSize(out, 64<<10))
 	if failed != nil {
 		kill := cmd.Cancel()
-		_ = cmd.Wait() // it was killed for what it said
+		_ = cmd.Wait() // it was killed for its output
 		if errors.Is(failed, io.ErrUnexpectedEOF) || errors.Is(failed, io.EOF) || kill != nil && ctx.Err() != nil {
 			return g.explain(ctx, args[0], limit, failed, said.buf.String())
 		}

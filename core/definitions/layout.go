@@ -106,7 +106,7 @@ func (l *loader) readLayout(data []byte) {
 	}
 }
 
-// readFourEyes reads the name of a tenant. That it exists is checked when hosts and playbooks are
+// readFourEyes reads the name of a tenant. Its existence is checked when hosts and playbooks are
 // known.
 func (l *loader) readFourEyes(data []byte, r *yamlread.Reader, n *yaml.Node) {
 	v, ok := r.Scalar(n, "the name of a tenant")

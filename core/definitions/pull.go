@@ -62,7 +62,7 @@ func (f *Follower) poll(ctx context.Context) {
 		f.report(Unreachable, err)
 		return
 	}
-	_ = f.take(ctx, tip, rewritten, asked) // it has been said
+	_ = f.take(ctx, tip, rewritten, asked) // it has been reported
 }
 
 // remoteTip is the commit at which the branch stands there; "" when there is no such branch.

@@ -67,7 +67,7 @@ func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 	}
 	for _, name := range e.Playbooks {
 		if !slices.Contains(all, name) {
-			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which there is not", yamlread.Clip(name)), yamlread.DidYouMean(name, all)))
+			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which does not exist", yamlread.Clip(name)), yamlread.DidYouMean(name, all)))
 		}
 	}
 	switch {

@@ -34,7 +34,7 @@ type Input struct {
 	Now       time.Time
 }
 
-// Phase is where a run stands by the ledger.
+// Phase is the state of a run in the ledger.
 type Phase string
 
 // The phases that matter here; their names are the ledger's.
@@ -123,7 +123,7 @@ func Next(in Input) (Progress, []Action) {
 	}
 	switch {
 	case in.Status.Complete, !d.agree():
-	case in.Results.Count() < in.Status.Ended(): // the status is newer than the records: more are to be read
+	case in.Results.Count() < in.Status.Ended(): // the status is newer than the records: there are more to read
 		d.until(in.Now.Add(retry))
 	default:
 		d.waiting()

@@ -196,7 +196,7 @@ func TestUntilOutlivesAClockThatIsSetBack(t *testing.T) {
 	}
 }
 
-// While records are to be read that the status counts, nothing is decided: a wave would be taken
+// While there are records to read that the status counts, nothing is decided: a wave would be taken
 // for one that failed.
 func TestNextWaitsForRecords(t *testing.T) {
 	l := runOf(t, "")

@@ -51,7 +51,7 @@ func explain(ctx context.Context, tree fs.FS, paths []string, host string, docs 
 	return b.origins, nil
 }
 
-// note records where a key of some settings stands, when a host is to be explained.
+// note records the place of a key of some settings, if a host will be explained.
 func (b *builder) note(s *settings, field string, at place) {
 	if b.explained == "" || field == "" {
 		return
@@ -118,7 +118,7 @@ func (b *builder) claimed(h *core.Host) (layer, at string) {
 
 type shownField struct{ name, value string }
 
-// shown are the settings of a host as text. A password is only said to be there.
+// shown are the settings of a host as text. Of a password it shows only that there is one.
 func shown(h *core.Host, s *settings) []shownField {
 	hidden := func(secret string) string {
 		if secret == "" {

@@ -120,8 +120,8 @@ type (
 	group struct {
 		name     string
 		at       place
-		inline   settings // said by inventories
-		files    settings // said by group_vars files
+		inline   settings // set by inventories
+		files    settings // set by group_vars files
 		priority int
 		children []*group
 		has      map[*group]bool // the same as a set
@@ -141,7 +141,7 @@ type (
 		name   string
 		at     place
 		own    settings
-		files  settings // said by host_vars files
+		files  settings // set by host_vars files
 		groups []*group // direct ones
 	}
 
@@ -157,7 +157,7 @@ type (
 		customers, sites, groups, host []selector
 	}
 
-	// selector is a name or pattern with the place where it stands.
+	// selector is a name or pattern with its place.
 	selector struct {
 		text string
 		at   place

@@ -19,7 +19,8 @@ var ErrTampered = errors.New("the audit log was tampered with")
 // MaxAuditJSON bounds Before and After, each.
 const MaxAuditJSON = 64 << 10
 
-// Entry is one line of the audit log: who did what to which thing. Before and After hold no secret.
+// Entry is one line of the audit log: a person, an action and a thing. Before and After hold no
+// secret.
 type Entry struct {
 	Seq     int64           `json:"seq"` // from 1, without gaps
 	At      time.Time       `json:"at"`

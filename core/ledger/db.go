@@ -18,7 +18,7 @@ type db struct {
 
 	statements sync.Map // of read: query text → *sql.Stmt; bounded by the number of texts in this package
 
-	bulks sync.Map // of write: query text → *sql.Stmt, nil where it is to be prepared; bounded as statements are
+	bulks sync.Map // of write: query text → *sql.Stmt, nil: not prepared yet; bounded as statements are
 
 	waiting     atomic.Int32 // for a transaction that writes
 	wal         *sql.DB      // checkpoints SQLite's write-ahead log; nil of PostgreSQL

@@ -15,8 +15,8 @@ const (
 )
 
 // AllJobs lists the jobs of a run by index, also those without an outcome; open leaves out those
-// that have one. Which are listed of a run that is not in scope is as with Jobs. A page may have
-// fewer than were asked for, or none, and more behind it.
+// that have one. Of a run that is not in scope it lists the same as Jobs. A page may have fewer
+// than were asked for, or none, and more behind it.
 func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open bool, p Page) (jobs []Job, next string, err error) {
 	after, err := p.afterJob()
 	if err != nil {

@@ -29,7 +29,7 @@ func wantHappened(tb testing.TB, l *ledger.Ledger, want ...string) {
 	}
 }
 
-// An event of a run is to be reported as soon as it is written down, and by the same transaction.
+// An event of a run becomes a happening as soon as it is written down, and by the same transaction.
 func testHappenings(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()

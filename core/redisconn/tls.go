@@ -33,7 +33,7 @@ type refused struct{ error }
 
 func (e refused) Unwrap() error { return e.error }
 
-// handshake is a TLS connection that did not come about: nothing was sent.
+// handshake is a TLS handshake that failed: nothing was sent.
 type handshake struct{ error }
 
 func (e handshake) Unwrap() error { return e.error }

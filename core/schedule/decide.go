@@ -10,7 +10,7 @@ import (
 
 // Decision is the next state and actions of a schedule at a moment.
 type Decision struct {
-	State State     // with what is to be launched among Claimed
+	State State     // with the launches that are due among Claimed
 	Skips []Skip    // fire times that this decision drops
 	Due   time.Time // when to check again; zero: never
 	Waits bool      // the end of a run makes it due

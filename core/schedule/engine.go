@@ -183,8 +183,7 @@ func (b *batch) add(ctx context.Context, row ledger.Schedule) error {
 	return nil
 }
 
-// prepare makes the change of a schedule: its new state, and the runs of the claims that are to be
-// launched now.
+// prepare makes the change of a schedule: its new state, and the runs of the claims to launch now.
 func (b *batch) prepare(ctx context.Context, f *triggering) ledger.ScheduleChange {
 	c := ledger.ScheduleChange{Schedule: f.row, Delete: f.decision.Gone}
 	for _, claim := range f.decision.State.Claimed {

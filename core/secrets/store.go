@@ -328,7 +328,7 @@ func (s *Store) source(e Entry, a Ask) (source, error) {
 		}
 		return source{key(p.path, p.field), func(ctx context.Context) ([]byte, error) { return s.vault.read(ctx, p) }}, nil
 	}
-	return source{}, fmt.Errorf("it is not said where its value is: %w", core.ErrInvalid)
+	return source{}, fmt.Errorf("its value has no place: %w", core.ErrInvalid)
 }
 
 // bounded refuses values that are none, or too long.

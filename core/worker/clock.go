@@ -21,7 +21,7 @@ type clock struct {
 	mu        sync.Mutex
 	local     time.Time     // when the answer had come, by this node
 	suspended time.Duration // how long the machine had been suspended by then
-	said      time.Time     // what the answer said
+	said      time.Time     // the time in the answer
 	spread    time.Duration // how long it took: the queue's clock is later by so much at most
 	doubt     time.Duration // since a leap: the time that the clock would have if it had continued, less the time that it has
 }

@@ -75,7 +75,7 @@ func TestFaultR1NoStepBeginsOnAnExpiredLease(t *testing.T) {
 				t.Errorf("%+v, %d stops", res[0], len(ends))
 			}
 			if got := l.said(SessionLost); len(got) != 1 {
-				t.Errorf("said %v, expected once that the lease was not trusted", got)
+				t.Errorf("reported %v, expected once that the lease was not trusted", got)
 			}
 		})
 	}
@@ -207,7 +207,7 @@ func TestFaultR1AProcessThatWasStoppedBeginsNothing(t *testing.T) {
 			}
 		}
 		if n > 0 {
-			t.Fatalf("the worker ended before it said %q", what)
+			t.Fatalf("the worker ended before it printed %q", what)
 		}
 	}
 	await(3, "begin a")

@@ -266,7 +266,7 @@ func (p *fakePlugins) holds(t time.Time, ok func(proofDefs) bool) bool {
 
 // The reason for which a call's state was saved.
 const (
-	stateOwn  = "own"  // it suspended itself, or saved where it stands: it continues whatever the window
+	stateOwn  = "own"  // it suspended itself, or saved a checkpoint: it continues whatever the window
 	stateHeld = "held" // it stopped for its window
 )
 

@@ -48,7 +48,7 @@ func (d *disk) on(l *lab) {
 			return host.Outcome{Failed: true, Reason: "no"}, nil
 		}
 		out := host.Outcome{Outputs: map[string]any{"made": path + "=" + content, "size": len(content)}}
-		if strings.HasPrefix(path, "/restart") { // restarted with what is there by now
+		if strings.HasPrefix(path, "/restart") { // restarted with what is there
 			content = d.files()
 		}
 		if d.wrote[path] != content {

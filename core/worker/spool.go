@@ -154,7 +154,7 @@ func (a *attempts) keepOutputs() {
 	}
 	ctx := j.ctx
 	if ctx.Err() != nil {
-		if !errors.Is(context.Cause(ctx), errCancelled) { // the job may be another node's by now
+		if !errors.Is(context.Cause(ctx), errCancelled) { // the job may be another node's already
 			return
 		}
 		ctx = context.WithoutCancel(ctx)

@@ -438,7 +438,7 @@ func TestUnreadableBoardIsClosed(t *testing.T) {
 				l.mu.Lock()
 				for _, e := range l.events {
 					if e.Kind == JobSuspended && (e.ReasonCode == "" || !strings.Contains(e.Text, tc.says)) {
-						t.Errorf("said: %s", e.Text)
+						t.Errorf("reported: %s", e.Text)
 					}
 				}
 				l.mu.Unlock()

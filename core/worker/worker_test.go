@@ -161,7 +161,7 @@ func TestOverloadedNodeTakesNoNewJobs(t *testing.T) {
 		n.drain()
 		l.exactlyOnce(la, res)
 		if got := l.said(Overloaded, Eased); !slices.Equal(got, []EventKind{Overloaded, Eased}) {
-			t.Errorf("said %v", got)
+			t.Errorf("reported %v", got)
 		}
 	})
 }

@@ -19,8 +19,8 @@ import (
 // killed in between waits once more with the state before, or continues.
 const waitSuffix = ".wait"
 
-// Suspended reads the suspended jobs from the states in dir, for the queue that NewStates is to be
-// given: they wait on there.
+// Suspended reads the suspended jobs from the states in dir, for the queue that NewStates gets
+// next: they wait on there.
 func Suspended(dir string) ([]Begun, error) {
 	s, err := NewStates(nil, dir)
 	if err != nil {

@@ -436,8 +436,8 @@ func (q *Queue) end(j *job) {
 	q.abandon(j)
 }
 
-// abandon ends a job of a run that has ended: as cancelled, or as lost where its last lease crashed
-// and nobody said since what the host saw.
+// abandon ends a job of a run that has ended: as cancelled, or as lost if its last lease crashed
+// and no worker has reported since what the host saw.
 func (q *Queue) abandon(j *job) {
 	if j.unheard != "" {
 		q.finish(j, core.EvCancel, core.Lost, silent(j.unheard, j.r), j.data)
