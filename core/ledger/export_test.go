@@ -30,7 +30,7 @@ const CheckpointPages = checkpointPages
 // RefusePlain does what Open does with a ring where it found no mark a moment ago.
 func (l *Ledger) RefusePlain(ctx context.Context) error { return l.refusePlain(ctx) }
 
-// PlanOfRuns returns how SQLite reads a list of runs.
+// PlanOfRuns says how SQLite reads a list of runs.
 func (l *Ledger) PlanOfRuns(ctx context.Context, s Scope, f RunFilter) (string, error) {
 	q, err := l.runsQuery(s, f)
 	if err != nil {
