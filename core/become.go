@@ -36,7 +36,7 @@ func userName(s string) bool {
 	return len(s) <= 64 && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@") == ""
 }
 
-// rootUser is who a rule without a user means.
+// rootUser is the user of a rule without one.
 const rootUser = "root"
 
 // BecomeRule is the rule of a playbook, a step or a command line for becoming another user.

@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// The rule that is nearest to the step counts; the inventory says how, and where no rule is given,
+// The rule that is nearest to the step counts; the inventory sets how, and where no rule is given,
 // whether.
 func TestBecomeOfAStep(t *testing.T) {
 	t.Parallel()

@@ -2,10 +2,10 @@ package core
 
 import "slices"
 
-// Handlers is how a host stands with the handlers of its playbook. A handler is armed while nobody
-// knows whether a step that notifies it has changed the host, and pending from then on until it has
-// succeeded, or does not apply. The methods return the new standing and leave the old one as it is.
-// The zero value is no handler to run.
+// Handlers is the state of a host's handlers, those of its playbook. A handler is armed while
+// nobody knows whether a step that notifies it has changed the host, and pending from then on until
+// it has succeeded, or does not apply. The methods return the new standing and leave the old one as
+// it is. The zero value is no handler to run.
 type Handlers struct {
 	// From are the earlier runs whose pending handlers are among these: what this run leaves replaces
 	// what they left.

@@ -7,8 +7,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Which handlers a host owes after a step that notifies "restart": armed says whether this call, or
-// an earlier one, let a changing call pass.
+// Which handlers a host owes after a step that notifies "restart": armed reports whether this call,
+// or an earlier one, let a changing call pass.
 func TestFaultW1HandlersAfterAStep(t *testing.T) {
 	for _, row := range []struct {
 		name          string

@@ -22,7 +22,7 @@ import (
 
 const module = "github.com/turnus/turnus"
 
-// borders says what a room may import of Turnus (its own sub-folders are always allowed), and why.
+// borders lists what a room may import of Turnus (its own sub-folders are always allowed), and why.
 // A path means that folder and all below it.
 var borders = []struct {
 	room, why string
@@ -193,7 +193,7 @@ func TestImportsFollowTheHouse(t *testing.T) {
 			}
 		}
 		if p.Doc == "" && len(p.GoFiles) > 0 {
-			t.Errorf("%s has no package comment that says what it owns", path)
+			t.Errorf("%s has no package comment with what it owns", path)
 		}
 	}
 }

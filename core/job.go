@@ -25,7 +25,7 @@ func ParseJobID(s string) (JobID, error) {
 	return JobID{Run: run, Index: i}, nil
 }
 
-// State is where a job stands.
+// State is the state of a job.
 type State string
 
 // The states of a job. Only Pending needs no storage of its own.

@@ -28,7 +28,7 @@ func (k *paramCheck) bounds(v *value, s *jsonschema.Schema, path string) {
 	}
 }
 
-// textBounds says what was expected of a text, or "".
+// textBounds returns what was expected of a text, or "".
 func textBounds(text string, s *jsonschema.Schema) string {
 	n := utf8.RuneCountInString(text)
 	switch {
@@ -57,7 +57,7 @@ func textBounds(text string, s *jsonschema.Schema) string {
 	return ""
 }
 
-// numberBounds says what was expected of a number, or "".
+// numberBounds returns what was expected of a number, or "".
 func numberBounds(x float64, s *jsonschema.Schema) string {
 	switch {
 	case s.Minimum != nil && x < *s.Minimum:

@@ -141,7 +141,7 @@ func (c *code) place(from, to int) span {
 	return c.src.inside(c.node, c.from+from, width)
 }
 
-// runtimeProblem says in a user's words why an evaluation failed.
+// runtimeProblem explains in a user's words why an evaluation failed.
 func runtimeProblem(message string) problem {
 	message = strings.TrimPrefix(strings.TrimPrefix(message, "runtime error: "), "reflect: ")
 	var what string
@@ -280,7 +280,7 @@ func (c *code) cutByComment() bool {
 	return c.node != nil && c.node.Style == 0 && strings.Contains(c.src.line(c.node.Line), " #")
 }
 
-// compileProblem rewords what the expression library says.
+// compileProblem rewords a message of the expression library.
 func compileProblem(message string) problem {
 	p := problem{message: "in this expression: " + message}
 	switch {

@@ -37,8 +37,8 @@ var (
 	errTooLarge = fmt.Errorf("the expression builds more than %d MiB", maxBuilt>>20)
 )
 
-// allowance is how much one evaluation may still use. It rides in the environment under a name that
-// expressions cannot say.
+// allowance is how much one evaluation may still use. It is in the environment under a name that
+// expressions cannot contain.
 type allowance struct {
 	rounds, built, compared int
 	began                   time.Time        // the first round, or the first match
@@ -253,7 +253,7 @@ func joinTexts(args ...any) (any, error) {
 	return b.String(), nil
 }
 
-// reads says what an expression reads, so that only that is made for each host.
+// reads lists what an expression reads, so that only that is made for each host.
 type reads struct {
 	host                     map[string]bool // fields; nil: none
 	vars, params, steps, run bool

@@ -22,8 +22,8 @@ const (
 	maxFactsAge     = 30 * 24 * time.Hour
 )
 
-// ErrNoFacts is of targets that read the facts of a host without any. Whether they select the host
-// is not known.
+// ErrNoFacts is of targets that read the facts of a host without any. It is not known whether they
+// select the host.
 var ErrNoFacts = errors.New("the host has no facts")
 
 // factsField is the field of a host that only the host itself knows: a step that reads it has the
@@ -42,7 +42,7 @@ func withAge(h core.Host) map[string]any {
 	return out
 }
 
-// factsName is the function that targets call with host.facts. Expressions cannot say its name.
+// factsName is the function that targets call with host.facts. Expressions cannot contain its name.
 const factsName = "__facts"
 
 // askedFacts makes targets stop at a host without facts, where a missing fact would be a value.

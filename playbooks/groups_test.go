@@ -80,8 +80,8 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// A step of rescue or always runs with the steps that it is for, whatever --tags says, unless its
-// own tags keep it out.
+// A step of rescue or always runs with the steps that it is for, whatever the value of --tags,
+// unless its own tags keep it out.
 func TestGroupTags(t *testing.T) {
 	t.Parallel()
 	const group = `playbook: x

@@ -7,7 +7,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// flowKind says which part of hosts('…') a part of an expression gives.
+// flowKind is the part of hosts('…') that a part of an expression gives.
 type flowKind int
 
 const (

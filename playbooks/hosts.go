@@ -119,7 +119,7 @@ func listedHost() *shape {
 	return s
 }
 
-// hostsName is the function that hosts('…') becomes. Expressions cannot say its name.
+// hostsName is the function that hosts('…') becomes. Expressions cannot contain its name.
 const hostsName = "__hosts"
 
 // hostCalls hands the lists of hosts to hosts('…').

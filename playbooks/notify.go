@@ -16,8 +16,8 @@ const (
 	maxChannels = 20
 )
 
-// notifyOf reads the routes of notifications of the playbook's runs. Which channels there are, the
-// definitions say.
+// notifyOf reads the routes of notifications of the playbook's runs. The project defines the
+// channels.
 func (d *decoder) notifyOf(n *yaml.Node) []policy.Route {
 	items := d.List(n, wantNotify)
 	if len(items) > maxNotify {

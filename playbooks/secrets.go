@@ -131,8 +131,8 @@ func (s scope) withSecrets(step string, secrets map[string]string) scope {
 	return s
 }
 
-// secret sees that an expression with a secret is that secret, and nothing else: what is made of
-// one would not be known again in what the job says.
+// secret sees that an expression with a secret is that secret, and nothing else: a text made of one
+// would not be recognised in the output of the job.
 func (k *checker) secret(tree ast.Node) {
 	if k.root.fields["secrets"] == nil {
 		return // it was reported as unknown
@@ -284,7 +284,7 @@ func (p *Playbook) MissingSecret(name string, known []string) error {
 	for _, s := range p.Calls() {
 		for _, listed := range s.Secrets {
 			if listed == name {
-				return Diagnostics{s.src.diagnose(s.src.wholeLine(s.Line), problem{message: fmt.Sprintf("step %q lists the secret %q, which there is not", s.Name, name),
+				return Diagnostics{s.src.diagnose(s.src.wholeLine(s.Line), problem{message: fmt.Sprintf("step %q lists the secret %q, which does not exist", s.Name, name),
 					expected: yamlread.OneOf(known), hint: cmp.Or(yamlread.DidYouMean(name, known), "a node has its own secrets by --secrets FILE, a service those of secrets.yaml in its project: turnus secrets --help")})}
 			}
 		}

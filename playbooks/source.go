@@ -156,7 +156,7 @@ type cursor struct {
 	text  string
 	at    int
 	quote byte // '"', '\'' or 0
-	lost  bool // the text is not what the value says
+	lost  bool // the text differs from the value
 }
 
 func (s *source) scalarStart(n *yaml.Node) (*cursor, bool) {

@@ -10,8 +10,8 @@ import (
 // playbook with it does not validate.
 const TodoType = "todo"
 
-// refuseTodo reports a step that a person has to write. Its params say where it comes from, and why
-// it was not converted.
+// refuseTodo reports a step that a person has to write. Its params have its origin, and why it was
+// not converted.
 func (d *decoder) refuseTodo(s *draft) {
 	said := func(key string) string {
 		if s.with == nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A step that an import left is refused with its source, whatever else it says, and is no unknown
+// A step that an import left is refused with its source, whatever else it has, and is no unknown
 // job type.
 func TestTodoNamesItsSource(t *testing.T) {
 	types := Options{Types: func(string) (Type, bool) { return Type{}, false }, TypeNames: []string{"command"}}

@@ -75,8 +75,8 @@ var (
 	yamlUnknown = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^unknown anchor '(.*)' referenced`) })
 )
 
-// explainYAML says in a user's words what the YAML parser did not like. The
-// parser knows lines only, and sometimes the line before.
+// explainYAML explains in a user's words what the YAML parser refused. The parser knows lines only,
+// and sometimes the line before.
 func (s *source) explainYAML(err error) (span, problem) {
 	m := yamlLine().FindStringSubmatch(err.Error())
 	if m == nil {

@@ -22,9 +22,9 @@ type played struct {
 	outcome, after string
 }
 
-// play takes each step through check mode, which must change nothing and say what the run does;
-// through a run; and through a second one, which must change nothing in one round trip. state says
-// what the machine is.
+// play takes each step through check mode, which must change nothing and report what the run does;
+// through a run; and through a second one, which must change nothing in one round trip. state
+// returns what the machine is.
 func play(t *testing.T, kit *plugintest.Kit, state func() string, steps []played) {
 	t.Helper()
 	host := kit.Host("m1")
@@ -43,7 +43,7 @@ func play(t *testing.T, kit *plugintest.Kit, state func() string, steps []played
 			t.Errorf("step %d, %v: %d round trips", i, s.with, n)
 		}
 		if checked.Outcome != got.Outcome || got.Outcome == "changed" && len(checked.Diffs) == 0 {
-			t.Errorf("step %d, %v: check mode says %s (%s) with %d differences, the run %s", i, s.with, checked.Outcome, checked.Reason, len(checked.Diffs), got.Outcome)
+			t.Errorf("step %d, %v: check mode reports %s (%s) with %d differences, the run %s", i, s.with, checked.Outcome, checked.Reason, len(checked.Diffs), got.Outcome)
 		}
 		if got.Outcome == "failed" {
 			continue

@@ -174,11 +174,11 @@ func (d *signerLab) rolled(role, old string, parent bool) {
 	}
 }
 
-// labsAtOnce bounds how many labs stand at a time: each mostly waits, so they are more than there
-// are cores.
+// labsAtOnce bounds how many labs run at a time: each mostly waits, so they are more than there are
+// cores.
 const labsAtOnce = 6
 
-// TestLabDNSSEC runs the cases beside each other, whatever -parallel says.
+// TestLabDNSSEC runs the cases beside each other, whatever the value of -parallel.
 func TestLabDNSSEC(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
@@ -240,7 +240,7 @@ func labEndToEnd(t *testing.T, role string) {
 	}
 }
 
-// The DS is withheld: the job stalls, says what a person must do, and forces nothing, for longer
+// The DS is withheld: the job stalls, reports what a person must do, and forces nothing, for longer
 // than any TTL; then a wrong DS comes, and it stalls; with the right one it continues.
 func labByHand(t *testing.T) {
 	d := newSignerLab(t)
@@ -316,8 +316,8 @@ func labCDS(t *testing.T) {
 	t.Logf("%v", j.checked)
 }
 
-// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can go
-// on afterwards; at its end it is too late.
+// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can
+// continue afterwards; at its end it is too late.
 func labAbort(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()

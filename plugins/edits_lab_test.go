@@ -26,8 +26,8 @@ func content(t *testing.T, m *servers.Machine) func() string {
 	}
 }
 
-// fullDisk runs a step on a file of a disk that has no byte left: it must fail, say why and leave
-// the file as it is.
+// fullDisk runs a step on a file of a disk that has no byte left: it must fail, report why and
+// leave the file as it is.
 func fullDisk(t *testing.T, m *servers.Machine, def sdk.Def, with sdk.With) {
 	t.Helper()
 	full := "mkdir -p /small && mount -t tmpfs -o size=16k tmpfs /small && printf 'a\\nport 1\\nz\\n' >/small/f && cat /dev/zero >/small/rest 2>/dev/null; true"

@@ -251,8 +251,8 @@ func (l *everydayLab) killed(t *testing.T, s everyday, want string, state func()
 }
 
 // latch begins each program of a command. While /opt/at exists it counts them: the program of that
-// number says that it is held, and begins no more. One that ignores SIGTERM, as all that a trap
-// starts, would be held until the host kills it: it is not counted.
+// number reports that it is stopped, and begins no more. One that ignores SIGTERM, as all that a
+// trap starts, would stop until the host kills it: it is not counted.
 const latch = `#!/bin/sh
 while read -r key ignored; do [ $key != SigIgn: ] || break; done </proc/$$/status
 case $ignored in *[4567cdef]???) ignores=1 ;; *) ignores= ;; esac
@@ -268,8 +268,8 @@ for d in /usr/sbin /usr/bin; do [ ! -x "$d/${0##*/}" ] || exec "$d/${0##*/}" "$@
 exit 127
 `
 
-// killedAtWork kills the worker while a program of its commands is held on the host: up to four of
-// them, spread over all. The host still works then, and has done a part.
+// killedAtWork kills the worker while a program of its commands is stopped on the host: up to four
+// of them, spread over all. The host still works then, and has done a part.
 func (l *everydayLab) killedAtWork(t *testing.T, s everyday, want string, state func() string) {
 	t.Helper()
 	raw, err := json.Marshal(s.with)
@@ -304,8 +304,8 @@ func (l *everydayLab) killedAtWork(t *testing.T, s everyday, want string, state 
 	}
 }
 
-// held waits until a program is held, and then kills the worker. It returns the program, "" if the
-// worker ended before.
+// held waits until a program is stopped, and then kills the worker. It returns the program, "" if
+// the worker ended before.
 func (l *everydayLab) held(t *testing.T, w *labWorker) string {
 	t.Helper()
 	fifo := l.m.Path("/opt/held")

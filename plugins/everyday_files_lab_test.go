@@ -49,7 +49,7 @@ func tell(t *testing.T, m *servers.Machine, kit *plugintest.Kit, state string, p
 			t.Errorf("part %d, %v: %s (%s) in %d round trips, then\n%s\nexpected %s, then\n%s", i, p.with, got.Outcome, got.Reason, n, now, p.outcome, p.after)
 		}
 		if checked.Outcome != got.Outcome || got.Outcome == "changed" && len(checked.Diffs) == 0 {
-			t.Errorf("part %d, %v: check mode says %s (%s) with %d differences, the run %s", i, p.with, checked.Outcome, checked.Reason, len(checked.Diffs), got.Outcome)
+			t.Errorf("part %d, %v: check mode reports %s (%s) with %d differences, the run %s", i, p.with, checked.Outcome, checked.Reason, len(checked.Diffs), got.Outcome)
 		}
 		if got.Outcome == "failed" {
 			continue

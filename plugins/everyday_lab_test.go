@@ -119,7 +119,7 @@ func serve(t *testing.T, kit *plugintest.Kit, state func() string, steps []playe
 			t.Errorf("step %d, %v: check mode shows %d differences", i, s.with, len(checked.Diffs))
 		}
 		if dies := s.with["name"] == "brief"; checked.Outcome != s.outcome && !dies { // which only the run can know
-			t.Errorf("step %d, %v: check mode says %s, the run %s", i, s.with, checked.Outcome, s.outcome)
+			t.Errorf("step %d, %v: check mode reports %s, the run %s", i, s.with, checked.Outcome, s.outcome)
 		}
 		if s.outcome == "failed" {
 			continue
@@ -201,7 +201,7 @@ func TestLabPackagesOfApt(t *testing.T) {
 		}
 		calls := len(kit.Host("m1").Calls())
 		got := kit.Run(s.with)
-		// One round trip if nothing is to be done, two for a change, and one more for stale lists.
+		// One round trip if there is nothing to do, two for a change, and one more for stale lists.
 		if n, most := len(kit.Host("m1").Calls())-calls, map[string]int{"unchanged": 1, "changed": 2, "failed": 2}[s.outcome]; n != most && (i > 0 || n != 3) {
 			t.Errorf("step %d, %v: %d round trips, expected %d", i, s.with, n, most)
 		}
@@ -215,7 +215,7 @@ func TestLabPackagesOfApt(t *testing.T) {
 			t.Errorf("step %d, %v: %s (%s), %q, then %q; expected %s, %q, then %q", i, s.with, got.Outcome, got.Reason, changes, version(), s.outcome, s.changes, s.after)
 		}
 		if checked.Outcome != s.outcome {
-			t.Errorf("step %d, %v: check mode says %s (%s), the run %s", i, s.with, checked.Outcome, checked.Reason, s.outcome)
+			t.Errorf("step %d, %v: check mode reports %s (%s), the run %s", i, s.with, checked.Outcome, checked.Reason, s.outcome)
 		}
 	}
 

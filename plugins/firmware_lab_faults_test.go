@@ -125,8 +125,8 @@ func TestLabFirmwareWorkerIsKilledInEachPhase(t *testing.T) {
 	}
 }
 
-// killed has a worker that kills itself begin, and another one end. It returns what the second
-// says.
+// killed has a worker that kills itself begin, and another one end. It returns the report of the
+// second.
 func (d *firmwareDevice) killed(with sdk.With, at string, after time.Duration) string {
 	d.t.Helper()
 	params, err := json.Marshal(with)
@@ -247,7 +247,7 @@ func (d *firmwareDevice) image(version, behaviour string) string {
 func TestLabFirmwareScriptDriver(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
-	// openwrt#12675: the updater says that it went well, and wrote nothing.
+	// openwrt#12675: the updater reports success, and wrote nothing.
 	lie := d.scriptOf(d.image("2.0", servers.ImageFine), sdk.With{"install": "true"})
 	d.want(d.upgrade(lie, firmwareCall{}), "rolled_back", "came back with version 1.0, expected 2.0", "1.0 A")
 	d.want(d.upgrade(d.scriptOf(d.image("2.0", servers.ImageSick)), firmwareCall{}), "rolled_back", "the forwarding plane is down", "1.0 A")
@@ -282,9 +282,9 @@ func TestLabFirmwareSysupgrade(t *testing.T) {
 	}
 }
 
-// A reboot that was none, on a device that says the new version as soon as it is written: only the
-// boot id shows it. The control takes that guard out, by a device whose boot id changes without a
-// boot: then the false reboot passes.
+// A reboot that was none, on a device that reports the new version as soon as it is written: only
+// the boot id shows it. The control takes that guard out, by a device whose boot id changes without
+// a boot: then the false reboot passes.
 func TestLabFirmwareFalseReboot(t *testing.T) {
 	t.Parallel()
 	for name, guarded := range map[string]bool{"the boot id tells": true, "without it (control)": false} {
@@ -313,8 +313,8 @@ func TestLabFirmwareFalseReboot(t *testing.T) {
 	}
 }
 
-// Two devices' uploads share their worker's cap. That it is also used is shown in plugins/host,
-// where time is not this machine's.
+// Two devices' uploads share their worker's cap. Its use is also shown in plugins/host, where time
+// is not this machine's.
 func TestLabFirmwareUploadsShareTheWorkersRate(t *testing.T) {
 	t.Parallel()
 	key, public := servers.NewSSHKey(t)

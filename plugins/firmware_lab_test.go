@@ -301,7 +301,7 @@ func TestLabFirmwareRolledBack(t *testing.T) {
 	}{
 		"boots but sick":            {servers.ImageSick, "", nil, "the forwarding plane is down", 3},
 		"returns on the old slot":   {servers.ImageDeaf, "", nil, "came back in slot rootfs.0 with version 1.0", 3},
-		"said good, stayed bad":     {servers.ImageFine, "good-is-a-lie", nil, "is not kept, though the device said that it is", 3},
+		"said good, stayed bad":     {servers.ImageFine, "good-is-a-lie", nil, "is not kept, though the device reported that it is", 3},
 		"the reboot is a lie":       {servers.ImageFine, "reboot-is-a-lie", nil, "still in its old boot", 1},
 		"the new slot is not taken": {servers.ImageFine, "activate-fails", nil, "failed to activate slot rootfs.1", 1},
 	} {

@@ -42,9 +42,8 @@ func contains(scope, part map[string]string) bool {
 	return true
 }
 
-// allows are the pieces that a set's rules open, resolved by inherit. stated is false if
-// neither the set nor a wider one says what is allowed: such a set only denies or requires,
-// and narrows nobody.
+// allows are the pieces that a set's rules open, resolved by inherit. stated is false if neither
+// the set nor a wider one has an allow: such a set only denies or requires, and narrows nobody.
 func (c *compiler) allows(s *Set) (own []piece, dropped []Dropped, stated bool, err error) {
 	own, dropped, err = c.own(s)
 	if err != nil || s.Inherit == Replace {

@@ -277,7 +277,7 @@ func (c *Compiled) sweep() {
 	})
 }
 
-// left appends to out what requires and denies leave of a piece, and says what took it if
+// left appends to out what requires and denies leave of a piece, and returns what took it if
 // nothing is left.
 func (c *Compiled) left(out []piece, p piece) (parts []piece, why string) {
 	for _, d := range c.denies {

@@ -145,7 +145,7 @@ func (d *decoder) given(n *yaml.Node) {
 	g := &Given{Approval: Approval{State: Approved}}
 	before := len(d.problems)
 	// Without max_occurrences (which rules would it count?) and revoked, which state: revoked and at
-	// say.
+	// replace.
 	if !d.Mapping(n, "the approval", append(d.approvalFields(&g.Approval, &zone),
 		value(d, "by", &g.By, personText).Needed(),
 		value(d, "set", &g.Set, nameText).Needed(),
@@ -166,7 +166,8 @@ func (d *decoder) given(n *yaml.Node) {
 	})
 }
 
-// personText names who said it, as a server's audit log does: a name there may have blanks.
+// personText names the person who approved it, as a server's audit log does: a name there may have
+// blanks.
 func personText(text string) (string, error) {
 	if text == "" || len(text) > 300 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || printable(r) != r }) {
 		return "", fmt.Errorf("expected a name of 1 to 300 characters")
@@ -278,7 +279,7 @@ func splitAny(all []consent, out []piece, p piece) []piece {
 	return out
 }
 
-// whyNot says why a consent does not cover a span that it does not cover.
+// whyNot returns why a consent does not cover a span that it does not cover.
 func (ok consent) whyNot(s span) string {
 	switch {
 	case ok.why != "":

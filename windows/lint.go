@@ -105,7 +105,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// whyEmpty says what takes every occurrence.
+// whyEmpty returns what takes every occurrence.
 func (c *Compiled) whyEmpty() string {
 	counts := map[string]int{}
 	for _, d := range c.Dropped {

@@ -188,7 +188,7 @@ func (d *decoder) freeze(name string, k, v *yaml.Node) *Freeze {
 		value(d, "made", &f.Made, func(text string) (time.Time, error) {
 			made, err := instant(&f.Timezone, true)(text)
 			if len(text) == len(time.DateOnly) {
-				made = made.Add(-time.Second) // made on a day: whatever says that day was not after it
+				made = made.Add(-time.Second) // made on a day: an approval of the same day is after it
 			}
 			return made, err
 		}),

@@ -33,7 +33,7 @@ func (d *decoder) set(name string, k, v *yaml.Node) *Set {
 		s.Allow = append(s.Allow, r)
 	})
 	d.Mapping(v, "window set "+quote(name),
-		value(d, "timezone", &s.Timezone, zoneText).Needed(), // first: times in other keys mean what they say in it
+		value(d, "timezone", &s.Timezone, zoneText).Needed(), // first: times in other keys are in this zone
 		field{Key: "scope", Want: "a mapping such as {customer: acme, site: fra}", Read: func(n *yaml.Node) { s.Scope = d.scope(n) }},
 		yamlread.Choice(d.Reader, "inherit", &s.Inherit, Intersect, Replace, Extend),
 		field{Key: "allow", Want: allow.Want, Read: func(n *yaml.Node) {
@@ -114,7 +114,7 @@ func (*ruleNodes) noted(at **yaml.Node, f field) field {
 
 func wallTime(text string) (time.Time, error) { t, _, err := parseWall(text); return t, err }
 
-// ruleTimes reads from and to, and says which keys go together.
+// ruleTimes reads from and to, and reports keys that do not go together.
 func (d *decoder) ruleTimes(n *yaml.Node, r *Rule, from, to *yaml.Node) {
 	kinds := 0
 	for _, given := range []bool{r.RRule != "", r.Cron != "", !r.At.IsZero()} {

@@ -120,7 +120,7 @@ type Calendar struct {
 	Include []string
 }
 
-// State is where an approval stands. Whether it is expired depends on the time, and is not stored.
+// State is the state of an approval. Its expiry depends on the time, and is not stored.
 type State string
 
 // The states that are written down.

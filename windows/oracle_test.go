@@ -236,7 +236,7 @@ func (s scene) yaml() string {
 	return b.String()
 }
 
-// open says of every minute whether the set is open.
+// open returns for every minute whether the set is open.
 func (s scene) open(c *clock) []bool {
 	paint := func(spans [][2]int) []bool {
 		out := make([]bool, len(c.high))
@@ -365,7 +365,7 @@ func compareOn(c *clock, zone *time.Location, s scene, d *Definitions, from, to 
 				continue // a year: Next is asked now and then, whether it is open each minute
 			}
 			at := from.Add(time.Duration(i) * time.Minute)
-			if need == 0 { // only whether it is open, as the windows say
+			if need == 0 { // only whether it is open, as in the windows
 				e := compiled.fits.spans
 				if _, got := e.find(at.UnixNano()); got != open[first+i] {
 					return fmt.Errorf("%s: open is %t, want %t", at.In(zone), got, open[first+i])

@@ -118,9 +118,9 @@ func (r *dayRule) within(first time.Time) []time.Time {
 	return chosen
 }
 
-// matches reports whether every BY part of the rule names the day. RFC 5545 says for each part
-// whether it expands a period or limits it; for whole days both come to this. A part names a day
-// if any of its entries does.
+// matches reports whether every BY part of the rule names the day. RFC 5545 defines for each part
+// whether it expands a period or limits it; for whole days both come to this. A part names a day if
+// any of its entries does.
 func (r *dayRule) matches(day time.Time) bool {
 	return (len(r.months) == 0 || slices.Contains(r.months, int(day.Month()))) &&
 		(len(r.monthDays) == 0 || holds(r.monthDays, day.Day(), monthLength(day))) &&

@@ -48,7 +48,8 @@ func agrees(got, want string) bool {
 	return got == want
 }
 
-// starts lists the first n starts of a rule as a line of the facts does, or says why it is refused.
+// starts lists the first n starts of a rule as a line of the facts does, or returns why it is
+// refused.
 func starts(t testing.TB, text, first string, n int) string {
 	at, err := time.Parse("2006-01-02T15:04", first)
 	if err != nil {
@@ -219,7 +220,7 @@ func (r drawnRule) names(d, first *walked) bool {
 			return false
 		}
 	}
-	if r.weekdays == nil && r.monthDays == nil && r.yearDays == nil && r.weeks == nil { // the day on which it begins says it
+	if r.weekdays == nil && r.monthDays == nil && r.yearDays == nil && r.weeks == nil { // the day on which it begins decides
 		switch r.freq {
 		case 1:
 			return d.at.Weekday() == first.at.Weekday()
@@ -289,7 +290,7 @@ func TestFaultW4RecurrenceProperty(t *testing.T) {
 }
 
 // A deny that this version cannot read, such as one of a later version in a record, closes the
-// whole set, and says why. Control: the deny as it was closes its days alone.
+// whole set, and reports why. Control: the deny as it was closes its days alone.
 func TestFaultW4ADenyThatCannotBeUnderstoodCloses(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*Set)

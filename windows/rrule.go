@@ -236,8 +236,8 @@ func (r *dayRule) check(seen map[string]bool) error {
 	return nil
 }
 
-// namesDays reports whether a part of the rule says which days of a period are meant. If none
-// does, the day on which the rule begins says it.
+// namesDays reports whether a part of the rule selects days of a period. If none does, the day on
+// which the rule begins does.
 func (r *dayRule) namesDays() bool {
 	return len(r.weekdays)+len(r.monthDays)+len(r.yearDays)+len(r.weeks) > 0
 }

@@ -184,7 +184,7 @@ func TestTrapASeamOfWhichOneSideIsNotApproved(t *testing.T) {
 	}
 }
 
-// A horizon's ends cut no window: what Next says does not depend on where the horizon begins.
+// A horizon's ends cut no window: the answer of Next does not depend on where the horizon begins.
 func TestTheHorizonCutsNoWindow(t *testing.T) {
 	d := one(t, `allow: [{rrule: FREQ=DAILY, from: "00:00", to: "23:00"}, {rrule: "FREQ=WEEKLY;BYDAY=SA", from: "00:00", to: "+20d 00:00"}]`+"\ndeny: [{use: holidays/DE-HE}]")
 	wide := d.Compile("s", Ahead(instantOf(t, "2026-01-01T00:00:00Z"), 400))

@@ -18,7 +18,7 @@ func load(t testing.TB, text string) *Definitions {
 	return d
 }
 
-// one makes a set named s out of its body, in Berlin unless it says otherwise.
+// one makes a set named s out of its body, in Berlin unless it sets another zone.
 func one(t testing.TB, body string) *Definitions {
 	t.Helper()
 	set, rest, found := strings.Cut(body, "\nfreezes:")

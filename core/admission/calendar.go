@@ -118,7 +118,7 @@ func (b *Calendar) Ask(now time.Time, q Question) (Answer, error) {
 	return a, nil
 }
 
-// over says why the host must not wait any longer, or "".
+// over returns why the host must not wait any longer, or "".
 func over(c *windows.Compiled, now time.Time, q Question, a Answer) string {
 	if carry := c.Carry; carry != nil {
 		switch {

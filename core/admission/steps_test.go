@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// only says that reboot and flash are disruptive.
+// only reports that reboot and flash are disruptive, and no other.
 func only(uses string) bool { return uses == "reboot" || uses == "flash" }
 
 func steps(t *testing.T, text string, o Options) (*playbooks.Playbook, *Steps) {

@@ -17,7 +17,7 @@ type WindowFiles struct {
 	paths []string // files and folders, as windows.Read takes them
 
 	stamp, seen string             // of the files: as taken over, and as last seen
-	draft       []windows.Document // what they said when their stamp last changed
+	draft       []windows.Document // their contents when their stamp last changed
 
 	mu       sync.Mutex
 	calendar *Calendar
@@ -81,8 +81,8 @@ func (f *WindowFiles) Poll() (changed bool, err error) {
 	return err == nil, err
 }
 
-// saysTheSame reports whether the files say what they said when they last changed: a tool that
-// writes them again and again must not keep a freeze from being taken over.
+// saysTheSame reports whether the files have the contents of their last change: a tool that writes
+// them again and again must not keep a freeze from being taken over.
 func (f *WindowFiles) saysTheSame() bool {
 	docs, err := windows.Read(f.paths...)
 	if err != nil {

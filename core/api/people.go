@@ -52,7 +52,7 @@ type NewToken struct {
 	Expires     core.Seconds `json:"expires_in_seconds,omitempty" minimum:"0" doc:"how long it holds; without it, until it is revoked"`
 }
 
-// Whoami is who a token makes its bearer.
+// Whoami is the bearer of a token, with its rights.
 type Whoami struct {
 	Name        string       `json:"name" doc:"as in the audit log"`
 	Token       string       `json:"token" doc:"id"`

@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Phase is where a run stands, seen from outside.
+// Phase is the state of a run, seen from outside.
 type Phase string
 
 // The phases. Queued is a run that was accepted and is not in the queue yet, as while the queue

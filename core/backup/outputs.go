@@ -206,7 +206,7 @@ func (e *earlier) close() {
 	}
 }
 
-// find reports what the list says of an object; asked for in the list's order.
+// find returns the entry of an object in the list. Call it in the list's order.
 func (e *earlier) find(o *object) (object, bool) {
 	for e.r != nil && e.head.compare(o) < 0 {
 		e.step()
@@ -311,8 +311,8 @@ func copyBatch(ctx context.Context, p place, o *Options, had *earlier, batch []o
 	return err
 }
 
-// intact compares an object of a place with what the list says of it: its size, and where it is
-// read its bytes. None is core.ErrNotFound.
+// intact compares an object of a place with its entry in the list: its size, and where it is read
+// its bytes. None is core.ErrNotFound.
 func intact(ctx context.Context, p place, o *object, read bool) error {
 	n, err := p.size(ctx, objectsFolder+o.key)
 	if err != nil {
@@ -353,8 +353,8 @@ func writeList(ctx context.Context, p place, id string, list *spool) (Sum, error
 	return w.end(err)
 }
 
-// copyObject copies one, and says what it is; its bytes are negative where the bucket has it no
-// more.
+// copyObject copies one, and sets its size and hash; its bytes are negative where the bucket has it
+// no more.
 func copyObject(ctx context.Context, p place, from *blob.Bucket, o *object) (err error) {
 	r, err := from.NewReader(ctx, o.key, nil)
 	if err = ledger.BucketError(err); errors.Is(err, core.ErrNotFound) {

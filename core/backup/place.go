@@ -25,7 +25,7 @@ type place interface {
 	size(ctx context.Context, name string) (int64, error)
 	// folders lists what begins like the id of a backup, sorted.
 	folders(ctx context.Context) ([]string, error)
-	// close ends the use of it; done says that all that was begun is done.
+	// close ends the use of it; done reports that all that was begun is complete.
 	close(done bool) error
 }
 
@@ -141,7 +141,7 @@ func (p *folder) folders(context.Context) ([]string, error) {
 
 func (p *folder) close(bool) error { return p.root.Close() }
 
-// openPlace opens where backups are, or are to be.
+// openPlace opens the place of backups, also before the first one.
 func openPlace(ctx context.Context, where string, write bool) (place, error) {
 	switch {
 	case where == "":

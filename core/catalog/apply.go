@@ -199,7 +199,7 @@ func (c *Catalog) adopt(ctx context.Context, set *definitions.Set, doc ledger.Do
 }
 
 // refresh takes over the ledger's version, if it is newer than this server's, and returns what is
-// current then. The error says that the ledger is away, or that its version cannot be read here.
+// current then. The error reports that the ledger is away, or that its version cannot be read here.
 func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 	if err := c.refreshGiven(ctx); err != nil {
 		return Current{}, err

@@ -170,7 +170,7 @@ func (c *Catalog) Report(ctx context.Context, tenant string, a Approval) (Approv
 	}
 }
 
-// errMoved says that another word came between.
+// errMoved reports that another approval came between.
 var errMoved = errors.New("the approvals have moved on")
 
 func (c *Catalog) reportOnce(ctx context.Context, a Approval) (Approval, error) {
@@ -240,7 +240,7 @@ func (g givenState) said(a *Approval) (_ Approval, said bool, _ error) {
 	return Approval{}, false, nil
 }
 
-// entry is the audit log's: how its place stood without the word, and how it stands by it.
+// entry is the audit log's: the state of its place without this approval, and with it.
 func (a *Approval) entry(before, after *windows.Definitions) (ledger.Entry, error) {
 	e := ledger.Entry{Who: a.By, Tenant: a.Tenant, Action: "window.approve", Kind: "window", Subject: a.Set}
 	if a.Revoked {
@@ -261,7 +261,7 @@ func later(now time.Time, said []Approval) time.Time {
 	return now
 }
 
-// check reports whether the definitions let it be said, and binds it to the set as it is.
+// check reports whether the project has its set and rule, and binds it to the set as it is.
 func (a *Approval) check(d *windows.Definitions) error {
 	if err := d.Place(a.Set, a.Rule); err != nil {
 		return fmt.Errorf("%w: %w", core.ErrNotFound, err)

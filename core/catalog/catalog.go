@@ -56,7 +56,7 @@ var ErrNoProject = fmt.Errorf("the server has no valid project yet: %w\nhint: tu
 const (
 	watchEvery  = time.Second     // between checks of the ledger's version and the board
 	folderPoll  = time.Second     // between checks of a folder
-	reportEvery = 2 * time.Second // between checks of what the ledger says of rejected definitions
+	reportEvery = 2 * time.Second // between checks of the rejected definitions in the ledger
 )
 
 // BoardName is the name of the service's windows on the board.

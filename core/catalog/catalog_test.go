@@ -467,7 +467,7 @@ func TestTriggerAndBackfill(t *testing.T) {
 			t.Errorf("%+v, %v", again, err)
 		}
 		<-time.After(time.Minute)
-		if n := len(l.runs()); n != triggered+1 { // 00:12 by now
+		if n := len(l.runs()); n != triggered+1 { // it is 00:12
 			t.Errorf("triggered once, %d runs", n-triggered)
 		}
 		day := time.Date(1999, 12, 31, 0, 1, 0, 0, time.UTC)

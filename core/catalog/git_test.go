@@ -16,7 +16,7 @@ import (
 )
 
 // repo is a repository whose branch main servers follow. Its commits are a minute apart, whatever
-// the clock says.
+// the time is.
 type repo struct {
 	testing.TB
 	program, dir string

@@ -272,7 +272,7 @@ func TestAFailingSourceIsUsedUntilMaxAge(t *testing.T) {
 		other.failing(errors.New("no route"))
 		<-time.After(time.Until(good.Add(10 * time.Minute)))
 		if n := l.hosts(c); n != 12 || len(l.said(catalog.SourceFailed)) != 2 {
-			t.Errorf("at max_age: %d hosts, said %v", n, l.said(catalog.SourceFailed))
+			t.Errorf("at max_age: %d hosts, reported %v", n, l.said(catalog.SourceFailed))
 		}
 		<-time.After(time.Second)
 		if _, err := l.selects(c, ledger.Tenants("acme")); !errors.As(err, &stale) || stale.Source != "cmdb" || !strings.Contains(err.Error(), "no route") || !strings.Contains(err.Error(), "turnus inventory diff cmdb") {

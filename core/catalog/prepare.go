@@ -30,7 +30,7 @@ type Request struct {
 // bare reports whether the request has only a playbook.
 func (q *Request) bare() bool { return len(q.Limit)+len(q.Vars)+len(q.Tags)+len(q.SkipTags) == 0 }
 
-// Launching is who launches a request, and on which hosts.
+// Launching is the person who launches a request, and the hosts.
 type Launching struct {
 	RunID        string // "" makes one
 	By           string

@@ -264,7 +264,7 @@ type scheduleState struct {
 	Triggered int64     `json:"triggers"`
 	Backfill  int       `json:"backfills,omitempty"` // ranges that are not launched yet
 	What      string    `json:"what,omitempty"`      // the run that was launched, the range
-	Why       string    `json:"why,omitempty"`       // of the change, as the person said
+	Why       string    `json:"why,omitempty"`       // of the change, as the person wrote it
 }
 
 func stateOfSchedule(s *schedule.Status, what, why string) scheduleState {

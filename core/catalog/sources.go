@@ -59,8 +59,8 @@ func (c *Catalog) followOnce(ctx context.Context, u definitions.Update) (lost bo
 }
 
 // newer reports whether what a follower found takes the place of what was put before. Of two that
-// asked one branch, the one that asked later is right, whatever the commits say of their times: a
-// branch may go back.
+// asked one branch, the one that asked later is right, whatever the times of the commits: a branch
+// may go back.
 func newer(u definitions.Update, found, was Base, now time.Time) bool {
 	switch {
 	case u.Asked.IsZero(): // what was on this server's disk; the ledger's is what it would have become

@@ -36,7 +36,7 @@ func TestRepositoryThatCannotBeFollowedIsSaid(t *testing.T) {
 			l.until("it is said", func() bool { return reported() > 0 })
 			<-time.After(time.Minute)
 			if n := reported(); n != 1 {
-				t.Errorf("%s: said %d times", want, n)
+				t.Errorf("%s: reported %d times", want, n)
 			}
 		})
 	}

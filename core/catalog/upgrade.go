@@ -19,7 +19,7 @@ const (
 	nameKnown = "known" // knownDoc
 )
 
-// markDoc says how far everything was decided, and has the records that had more to say.
+// markDoc has the time up to which everything was decided, and the records that are still open.
 type markDoc struct {
 	Mark time.Time         `json:"mark"`
 	Open map[string][]byte `json:"open"`

@@ -18,7 +18,7 @@ const (
 )
 
 // The ledger of an earlier version has schedules of people as documents, a mark of how far all is
-// decided, and the records that have more to say. At the first start they become rows: nothing
+// decided, and the records that are still open. At the first start they become rows: nothing
 // triggers twice, nothing is lost, and what was paused stays so.
 func TestUpgradeOfALedgerWithoutRowsOfSchedules(t *testing.T) {
 	fake(t, func(l *lab) {

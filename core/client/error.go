@@ -68,7 +68,7 @@ func problemOf(server, what string, resp *http.Response) *Error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	var reported api.Problem
 	if err != nil || !strings.Contains(resp.Header.Get("Content-Type"), "json") || json.Unmarshal(text, &reported) != nil {
-		reported = api.Problem{} // what a proxy says about itself is a page
+		reported = api.Problem{} // a proxy's answer about itself is a page
 	}
 	e := &Error{Server: server, What: what, Status: resp.StatusCode, Detail: cmp.Or(reported.Detail, reported.Title), Err: kindOf(resp.StatusCode)}
 	for _, p := range reported.Errors {

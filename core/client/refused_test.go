@@ -41,7 +41,7 @@ func TestWhyAServerEndsConnections(t *testing.T) {
 			}
 			t.Cleanup(client.Close)
 			if got := client.refusal(t.Context(), c.failed); !strings.Contains(got.Error(), c.said) {
-				t.Errorf("said %q, expected %q", got, c.said)
+				t.Errorf("reported %q, expected %q", got, c.said)
 			}
 		})
 	}

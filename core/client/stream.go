@@ -76,7 +76,7 @@ func (s *Stream) events(r io.Reader, each func(api.Event)) error {
 		case "data":
 			data.WriteString(value)
 		case "":
-			if lines.Text() != "" { // a comment, as which servers say that they live
+			if lines.Text() != "" { // a comment, by which servers show that they live
 				continue
 			}
 			over, err := s.event(name, data.String(), each)
@@ -97,7 +97,7 @@ func (s *Stream) events(r io.Reader, each func(api.Event)) error {
 	return &Error{Server: s.c.server, What: s.what, Detail: "the stream broke: " + err.Error(), Err: core.ErrUnavailable}
 }
 
-// event hands one event on; over says that it was the last.
+// event hands one event on; over reports that it was the last.
 func (s *Stream) event(name, data string, each func(api.Event)) (over bool, err error) {
 	if data == "" {
 		return false, nil

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A process is killed in the middle again and again: what it said was kept is there, what is there
-// is whole, and the next continues.
+// A process is killed in the middle again and again: what it reported as kept is there, what is
+// there is whole, and the next continues.
 func TestLabKilledInTheMiddle(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "configs")
 	r := open(t, dir)
@@ -45,7 +45,7 @@ func TestLabKilledInTheMiddle(t *testing.T) {
 			}
 			a, _, err := r.File(t.Context(), host, "a")
 			if _, scan := fmt.Sscan(string(a), &have); err != nil || scan != nil || have < round {
-				t.Errorf("kill %d: %s said round %d, there is %q, %v", kill, host, round, a, err)
+				t.Errorf("kill %d: %s reported round %d, there is %q, %v", kill, host, round, a, err)
 			}
 			b, _, err := r.File(t.Context(), host, "b")
 			if err != nil || !bytes.Equal(b, bytes.Repeat(fmt.Appendf(nil, "%d ", have), 20_000)) {

@@ -221,7 +221,7 @@ func TestAnInitThatWasKilledIsRepeated(t *testing.T) {
 	sound(t, r)
 }
 
-// keeper keeps versions until it is killed, and says which are safe.
+// keeper keeps versions until it is killed, and prints which are safe.
 func keeper(dir string) {
 	r, err := configs.New(dir)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	lockName  = "turnus.lock"  // its lock is the right to write; it also says that the folder is ours
+	lockName  = "turnus.lock"  // its lock is the right to write; it also shows that the folder is ours
 	readyName = "turnus.ready" // git init came to its end
 )
 

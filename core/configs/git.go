@@ -16,7 +16,7 @@ import (
 
 const (
 	branch    = "refs/heads/main"
-	maxStderr = 4096            // bytes of what git says that are shown
+	maxStderr = 4096            // bytes of git's output that are shown
 	endGrace  = 5 * time.Second // for pipes to close after git was killed
 	callTime  = 5 * time.Minute // of one call, on a slow disk
 )

@@ -173,8 +173,8 @@ func (c *Controller) eachStanding(ctx context.Context, do func(ledger.Standing))
 	}
 }
 
-// disagree says what of a run is not the same in ledger and queue, and how that is mended; "" when
-// all is well.
+// disagree returns what of a run is not the same in ledger and queue, and how that is mended; ""
+// when all is well.
 func (c *Controller) disagree(ctx context.Context, r ledger.Run, incarnation string) (what string, mend func(context.Context) error, err error) {
 	if r.Complete() || r.Phase == ledger.PhaseAwaiting {
 		return "", nil, nil

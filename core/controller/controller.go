@@ -26,8 +26,8 @@ type Config struct {
 	Ledger *ledger.Ledger
 	Queue  queue.Queue
 	Board  board.Board // of the same backend
-	// Intact names runs that the queue before this one ended in good order: it passed on the progress
-	// of their jobs, so that nothing is repeated blindly.
+	// Intact names runs of the queue before this one, which was stopped as intended: it passed on the
+	// progress of their jobs, so that nothing is repeated blindly.
 	Intact []string
 	// Types finds a job type, to read playbooks again as they were read when they were launched.
 	Types func(name string) (playbooks.Type, bool)

@@ -80,7 +80,7 @@ func TestEmbeddedQueueIsLost(t *testing.T) {
 	})
 }
 
-// A run that must not be repeated is held after its queue was lost, until somebody says what to do.
+// A run that must not be repeated is paused after its queue was lost, until somebody decides.
 func TestHoldsWhatMustNotBeRepeated(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
@@ -421,7 +421,7 @@ func TestSignalWindows(t *testing.T) {
 			return len(waiting) == 6
 		}
 		l.until("all wait for their window", suspend)
-		for range 300 { // both servers come to leave them to rest
+		for range 300 { // until both servers check them rarely
 			<-time.After(200 * time.Millisecond)
 			suspend()
 		}

@@ -214,7 +214,7 @@ func (c *Controller) enqueue(ctx context.Context, incarnation string, claims ...
 }
 
 // submit puts prepared runs into the queue, writes down that it has them, and lets them continue.
-// at says where the claim of each is.
+// at has the index of each one's claim.
 func (c *Controller) submit(ctx context.Context, incarnation string, runs []queue.Run, claims []ledger.Claim, at []int) []error {
 	errs := make([]error, len(runs))
 	fail := func(what string, err error) []error {
@@ -269,7 +269,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 			shares = append(shares, queue.Adjust{Run: run.ID, Weight: s.Weight, MaxInFlight: s.MaxInFlight})
 		}
 		c.emit(Event{Kind: RunEnqueued, Run: run.ID})
-		if run.Recorded > 0 && had[run.ID] { // it came back older, and is to be replaced
+		if run.Recorded > 0 && had[run.ID] { // it came back older, and must be replaced
 			defer c.attention(run.ID)
 		}
 	}
@@ -284,7 +284,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 }
 
 // putAgain puts a run into the queue that has it with other content, and reports whether the old
-// one stays. A server put that there and did not come to write it down. If none ever did, nothing
+// one stays. A server put that there and ended before it wrote that down. If none ever did, nothing
 // of the run has been let go, and it may have been amended since: the new content takes its place.
 // Else other handlers were pending. After the claim has ended the old one may be what another
 // server put there since, and stays.
@@ -361,8 +361,8 @@ func (c *Controller) remaining(ctx context.Context, run ledger.Run, l *launch.La
 			return err
 		}
 	}
-	// It goes in paused, and is released by what the ledger says once it says that the queue has
-	// it: else a run that somebody cancels between the two would start.
+	// It goes in paused, and is released by the ledger's phase once the ledger has it as queued: else
+	// a run that somebody cancels between the two would start.
 	l.Run.Paused = true
 	return nil
 }
@@ -441,7 +441,7 @@ func (c *Controller) queueLost(run, had, incarnation string) bool {
 	return had != "" && had != incarnation && !slices.Contains(c.cfg.Intact, run)
 }
 
-// lostReason is why a run is held after its queue was lost.
+// lostReason is why a run is paused after its queue was lost.
 const lostReason = "the queue was lost while jobs of it may have been running, and they must not be repeated blindly: check the hosts, then resume or cancel it"
 
 // holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost,

@@ -96,7 +96,7 @@ func TestInterruptedBeforeHostsWereDue(t *testing.T) {
 	})
 }
 
-// The negative control: a server takes what a dead one left.
+// The negative control: a server takes what an ended one left.
 func TestServersTakeWhatAnotherLeft(t *testing.T) {
 	fake(t, func(l *lab) {
 		never, _, stop := l.alone("never")

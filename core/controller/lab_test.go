@@ -129,7 +129,7 @@ func (l *lab) server(name string, q encrypted.Backend, changes ...func(*controll
 }
 
 // node works on a queue until it is stopped: each job takes took, and ends as changed, but as
-// failed on hosts whose name says that.
+// failed on hosts with such a name.
 func (l *lab) node(q encrypted.Backend, concurrency int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -192,7 +192,7 @@ func (l *lab) session(ctx context.Context, q encrypted.Backend, concurrency int)
 	}
 }
 
-// spec says what is launched.
+// spec describes a launch.
 type spec struct {
 	id      string
 	hosts   int

@@ -56,13 +56,13 @@ func TestLabKillsOverRedisAndPostgreSQL(t *testing.T) {
 	_, stop1 = r.server("s3", r.open())
 	r.done(runs, hosts)
 	if len(r.said(controller.QueueLost)) == 0 {
-		t.Error("that the queue was lost was not said")
+		t.Error("that the queue was lost was not reported")
 	}
 }
 
 // Redis comes back with what it had some time ago: jobs run again, their outcomes count once, and
-// that is reported. Runs that must not be repeated are held, and those that ended by the record do
-// not begin again.
+// that is reported. Runs that must not be repeated are paused, and those that ended by the record
+// do not begin again.
 func TestLabRedisComesBackOlder(t *testing.T) {
 	first, second := servers.StartRedisTCP(t), servers.StartRedisTCP(t)
 	r := overReal(t, first)
@@ -115,9 +115,9 @@ func TestLabRedisComesBackOlder(t *testing.T) {
 	node = r.node(r.open(), 4)
 	r.complete(runs...)
 	if len(r.said(controller.RunRepeated)) == 0 {
-		t.Error("that jobs ran twice was not said")
+		t.Error("that jobs ran twice was not reported")
 	}
-	// Jobs that were running in the copy are lost, which may have stopped the run by now.
+	// Jobs that were running in the copy are lost, which may have stopped the run.
 	if _, _, err := c.Resume(t.Context(), ledger.AllTenants(), "bob", "once", "looked"); err != nil && !errors.Is(err, core.ErrConflict) {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func (c *Controller) restore(run *ledger.Run, m ledger.Material) (*held, error) 
 }
 
 // loadLaunches brings the launches of runs into memory, in one read of the ledger. It is best
-// effort: launchOf says what is wrong with one.
+// effort: launchOf returns what is wrong with one.
 func (c *Controller) loadLaunches(ctx context.Context, runs []*ledger.Run) {
 	var missing []string
 	for _, run := range runs {

@@ -23,7 +23,7 @@ import (
 // manyRuns is how many runs of one host the labs of load have.
 const manyRuns = 10_000
 
-// load is a server on SQLite with the queue in memory, and who creates runs.
+// load is a server on SQLite with the queue in memory, to create runs on.
 type load struct {
 	*lab
 	*controller.Controller

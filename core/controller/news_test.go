@@ -107,8 +107,8 @@ func TestStallsAreReported(t *testing.T) {
 	})
 }
 
-// That jobs have no window left is written down before their outcomes are, and again where that
-// could not be.
+// The news that jobs have no window left is written down before their outcomes are, and again if
+// that failed.
 func TestMissedWindowsAreReported(t *testing.T) {
 	fake(t, func(l *lab) {
 		var before []int
@@ -176,7 +176,7 @@ func TestARefusedRunIsReported(t *testing.T) {
 	})
 }
 
-// That a wave waits for a person is reported before the ledger has that it asked. If that fails, it
+// A wave that waits for a person is reported before the ledger has that it asked. If that fails, it
 // is reported again.
 func TestAWaveThatAsksIsReported(t *testing.T) {
 	fake(t, func(l *lab) {

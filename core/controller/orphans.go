@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// The board's documents by which who drives a run that no ledger has, as turnus run --redis does,
-// says that it is there.
+// The board's documents of processes that drive a run that no ledger has, as turnus run --redis
+// does. They show that the process is there.
 const (
 	driverPrefix = "driver/"
 	driverFor    = time.Minute
@@ -24,7 +24,7 @@ const (
 // ends. Check then leaves the run alone. A post that fails is tried again with the next one.
 func Announce(ctx context.Context, b board.Board, run string) {
 	for ctx.Err() == nil {
-		_, _ = b.Post(ctx, driverPrefix+run, nil, driverFor) // who drives the run reports that the queue is away
+		_, _ = b.Post(ctx, driverPrefix+run, nil, driverFor) // the driver of the run reports that the queue is away
 		core.Pause(ctx, driverEvery, nil)
 	}
 }
@@ -66,8 +66,8 @@ func (c *Controller) orphans(ctx context.Context, unfinished map[string]bool) ([
 	return ids, nil
 }
 
-// orphan says what is wrong with one; nil: nothing any more. It is held, and not cancelled: that
-// keeps what runs from being cut off, and a service with another ledger, whose run it may be,
+// orphan returns what is wrong with one; nil: nothing any more. It is paused, and not cancelled:
+// that keeps what runs from being cut off, and a service with another ledger, whose run it may be,
 // resumes it.
 func (c *Controller) orphan(ctx context.Context, id string, driven, repair bool) (*Finding, error) {
 	s, err := c.cfg.Queue.Status(ctx, id)
@@ -119,7 +119,7 @@ const (
 	sweepSoon  = 2 * time.Second
 )
 
-// heldOver is why the queue's part of a run is held, and ended. The ledger does not know of that.
+// heldOver is why the queue's part of a run is paused, and ended. The ledger does not know of that.
 const heldOver = "the queue came back older: by the ledger the run has ended"
 
 // sweep has the queue stop working on runs that are over in the ledger: it came back older, and has

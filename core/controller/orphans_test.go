@@ -82,7 +82,7 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 			t.Errorf("a held run: %+v, %v", got, err)
 		}
 		if f := l.finding("r1", true); !f.Note || f.Repaired {
-			t.Errorf("once it is held it is no fault: %+v", f)
+			t.Errorf("once it is paused it is no fault: %+v", f)
 		}
 	})
 }
@@ -163,7 +163,7 @@ func TestTrapRunThatIsOverRunsAgainInAnOlderQueue(t *testing.T) {
 				t.Errorf("negative control: without a server jobs ran %d times, %d in all", most, sum)
 			}
 			if s, err := q.Status(l.Context(), "r1"); served && (err != nil || !s.Complete || len(l.said(controller.RunPaused)) != 1) {
-				t.Errorf("%+v, %v, said %v", s, err, l.said(controller.RunPaused))
+				t.Errorf("%+v, %v, reported %v", s, err, l.said(controller.RunPaused))
 			}
 			if r := l.run("r1"); r.Phase != ledger.PhaseFinished || r.Outcomes[core.Changed] != 3 {
 				t.Errorf("%+v", r)

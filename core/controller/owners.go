@@ -16,9 +16,9 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// serverPrefix begins the board's documents by which servers say that they live. Servers before the
-// engine used another one, and followed runs, not parts: beside them the runs are followed twice,
-// which harms nothing, and none is left out.
+// serverPrefix begins the board's documents by which servers show that they live. Servers before
+// the engine used another one, and followed runs, not parts: beside them the runs are followed
+// twice, which harms nothing, and none is left out.
 const serverPrefix = "engine/"
 
 // share computes which parts of the queue are this server's.
@@ -70,7 +70,7 @@ func (c *Controller) watches(run string) bool {
 	return c.parts[queue.Part(run)]
 }
 
-// servers says that this server lives, and lists all that do.
+// servers announces this server, and lists all that live.
 func (c *Controller) servers(ctx context.Context) ([]string, error) {
 	mine := serverPrefix + c.cfg.Name
 	_, version, err := c.cfg.Board.Posted(ctx, mine, 0)

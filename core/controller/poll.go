@@ -56,7 +56,7 @@ const (
 	pollHosts   = 50_000 // of all its runs together, beside one: all of them are in memory together
 )
 
-// pollAt takes runs through a look, and says when to check them again.
+// pollAt polls runs, and sets when to check them again.
 func (c *Controller) pollAt(ctx context.Context, runs []*watched) {
 	away := 0
 	var why error
@@ -191,8 +191,8 @@ func (c *Controller) readLaunch(ctx context.Context, l *poll) {
 	}
 }
 
-// endUnreadable ends a run that the queue has and that cannot be read back, by a program older than
-// it, say.
+// endUnreadable ends a run that the queue has and that cannot be read back, for example by a
+// program older than it.
 func (c *Controller) endUnreadable(ctx context.Context, l *poll, why error) {
 	if err := c.cfg.Queue.Cancel(ctx, l.run.ID, core.Because("", why.Error())); err != nil && !errors.Is(err, core.ErrNotFound) {
 		l.fail("cancel a run that cannot be read", err)
@@ -247,9 +247,9 @@ func (c *Controller) seen(ctx context.Context, l *poll, sight queue.Sight) {
 			c.emit(Event{Kind: RunGone, Run: l.run.ID, Err: sight.Err})
 			return
 		}
-		// The queue does not have what the ledger says it has, or not that part of its records:
-		// it came back older. The run is put in again, which changes nothing where it is there,
-		// and its records are read from the beginning.
+		// The queue lacks the run, or a part of its records, which it has by the ledger: it came back
+		// older. The run is put in again, which changes nothing where it is there, and its records are
+		// read from the beginning.
 		if err := c.cfg.Ledger.Unqueue(ctx, l.run.ID, l.run.Incarnation); err != nil {
 			l.fail("a run that the queue has lost was not given free", err)
 			return
@@ -266,7 +266,7 @@ func (c *Controller) seen(ctx context.Context, l *poll, sight queue.Sight) {
 }
 
 // compare detects that the queue came back older than the record. Then jobs run again that were
-// recorded; where they must not, the run is held before most of them have begun.
+// recorded; where they must not, the run is paused before most of them have begun.
 func (c *Controller) compare(ctx context.Context, l *poll) error {
 	if err := c.readResults(ctx, l); err != nil {
 		return err
@@ -367,8 +367,8 @@ func (c *Controller) prepareOutcomes(ctx context.Context, l *poll) (err error) {
 	if l.outcomes, l.results, err = outcomes(l.held.launch, l.sight.Records, l.uncertain); err != nil {
 		return err
 	}
-	// That the queue stopped the run is written down before the outcomes are that follow from it:
-	// the last one would finish it.
+	// The stop by the queue is written down before the outcomes that follow from it: the last one
+	// would finish the run.
 	if l.sight.Status.Phase == queue.Stopped && slices.ContainsFunc(l.sight.Records, func(r queue.Record) bool { return r.Outcome == core.Cancelled }) {
 		if err := c.markStopped(ctx, l.run.ID, l.sight.Status.Reason); err != nil {
 			return err
@@ -539,7 +539,7 @@ func (c *Controller) setProgress(ctx context.Context, polls []*poll, what string
 	}
 }
 
-// planNext says when the run is checked again, or that it is not.
+// planNext sets when the run is checked again, if it is.
 func (c *Controller) planNext(l *poll) {
 	w := l.w
 	switch {

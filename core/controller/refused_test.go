@@ -173,7 +173,7 @@ func TestWhatFollowsARunThatWasNotQueued(t *testing.T) {
 
 func (l *lab) isComplete(id string) bool { r := l.run(id); return r.Complete() }
 
-// A run that is in the queue, and that no server can read any more, ends, and says that its jobs
+// A run that is in the queue, and that no server can read any more, ends, and reports that its jobs
 // may have run.
 func TestARunThatCannotBeReadEnds(t *testing.T) {
 	fake(t, func(l *lab) {

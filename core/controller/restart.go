@@ -30,7 +30,7 @@ func (c *Controller) setDoubt(doubt bool) {
 // queue leases nothing until a server has done so: a queue that lost its last changes would lease
 // jobs again whose outcomes are recorded. Runs that came back older are paused, and replaced one by
 // one (see replace). If changes were lost, jobs may have begun that nobody knows of: runs that must
-// not repeat them are held.
+// not repeat them are paused.
 func (c *Controller) checkRestart(ctx context.Context, incarnation string) error {
 	doubt, err := c.cfg.Queue.Doubt(ctx)
 	if err != nil {
@@ -75,7 +75,8 @@ func (c *Controller) checkRestart(ctx context.Context, incarnation string) error
 	return nil
 }
 
-// only reports whether nobody else drives runs on the queue, who would have to compare them first.
+// only reports whether no other server drives runs on the queue: one would have to compare them
+// first.
 func (c *Controller) only(ctx context.Context) (bool, error) {
 	servers, err := c.cfg.Board.Names(ctx, serverPrefix)
 	if err != nil {
@@ -153,7 +154,7 @@ func (c *Controller) holdForgotten(ctx context.Context, runs []*poll) error {
 	for _, l := range runs {
 		var err error
 		if l.held, err = c.launchOf(ctx, &l.run); errors.Is(err, core.ErrInvalid) {
-			continue // who checks it refuses it
+			continue // the next check refuses it
 		} else if err != nil {
 			return err
 		}

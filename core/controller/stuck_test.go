@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
-// hung is a queue of which one call never comes back, whatever its context says.
+// hung is a queue of which one call never returns, also after its context ended.
 type hung struct {
 	encrypted.Backend
 	until chan struct{}
@@ -43,7 +43,7 @@ func TestAControllerThatHangsSaysSo(t *testing.T) {
 		close(h.until)
 		core.Pause(ctx, 5*time.Second, nil)
 		if err := c.Stuck(); err != nil {
-			t.Errorf("it continues, and says: %v", err)
+			t.Errorf("it continues, and reports: %v", err)
 		}
 		stop()
 		<-done

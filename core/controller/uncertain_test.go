@@ -46,7 +46,7 @@ func (l *lab) unrecorded(one *launch.Launch, jobs int) {
 }
 
 // A person cancels a run whose queue was lost: jobs that may have begun there are lost, whether
-// their run was held or not. Jobs in no released wave, or not due, are cancelled.
+// their run was paused or not. Jobs in no released wave, or not due, are cancelled.
 func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
 	for _, uses := range []string{"flash", "look"} {
 		t.Run(uses, func(t *testing.T) {
@@ -126,8 +126,8 @@ func TestFaultR5CancelBeforeTheRunIsBackInTheQueue(t *testing.T) {
 	})
 }
 
-// A run whose queue was lost, and that cannot be read back, ends, and says that its jobs may have
-// run.
+// A run whose queue was lost, and that cannot be read back, ends, and reports that its jobs may
+// have run.
 func TestFaultR5ARefusedRunMayHaveRun(t *testing.T) {
 	fake(t, func(l *lab) {
 		_, _, err := l.ledger.Accept(l.Context(), ledger.NewRun{ID: "odd", Playbook: "patch", LaunchedBy: "alice", Jobs: []ledger.JobHost{{Host: "h"}, {Host: "i"}}, Snapshot: []byte("no snapshot")})
@@ -151,7 +151,7 @@ func TestFaultR5ARefusedRunMayHaveRun(t *testing.T) {
 }
 
 // A worker dies with a job that may be repeated, and its run is cancelled before it is: its steps
-// may all have ended well.
+// may all have succeeded.
 func TestFaultR5CancelAfterAWorkerDied(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
@@ -296,7 +296,7 @@ func TestWhatFollowedAStragglerIsLostWithTheQueue(t *testing.T) {
 
 // A failover lost the last changes: the queue knows of no job in flight. Jobs that may have begun
 // are doubted whatever became of the run, its handlers stay pending, and a run that continues is
-// held. The control is a queue that lost nothing.
+// paused. The control is a queue that lost nothing.
 func TestWhatAFailoverLostIsDoubted(t *testing.T) {
 	for name, c := range map[string]struct {
 		older     bool

@@ -19,14 +19,14 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// maxAsked bounds how often targets: are evaluated: hosts times playbooks. How long that takes has
-// a bound as well.
+// maxAsked bounds how often targets: are evaluated: hosts times playbooks. Its time also has a
+// bound.
 const maxAsked = 5_000_000
 
 // maxNamed is how many hosts a message names.
 const maxNamed = 8
 
-// check checks what the parts say of each other.
+// check checks the references of the parts to each other.
 func (l *loader) check() error {
 	l.checkHosts()
 	for _, check := range l.later {
@@ -98,7 +98,7 @@ func (l *loader) setHint(name string) string {
 	return "there are: " + some(sets)
 }
 
-// placeOfSet is where an inventory file gives a window set, or where the host stands.
+// placeOfSet is where an inventory file gives a window set, or else the host.
 func (l *loader) placeOfSet(name, host string) (file string, line, col int) {
 	said := regexp.MustCompile(`\bwindow_set["']?\s*[:=]\s*["']?(` + regexp.QuoteMeta(name) + `)(["'\s,}#]|$)`)
 	for _, d := range l.set.docs {
@@ -153,8 +153,8 @@ func (l *loader) selectHosts() error {
 	return nil
 }
 
-// selectFor does so for one playbook; late says that until came before a host's turn, which is
-// reported.
+// selectFor does so for one playbook; late reports that until came before a host's turn: then it
+// has added the problem.
 func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, err error) {
 	run := map[string]any{"id": "", "playbook": p.Name, "check": false, "attempt": 1}
 	var names, without, others []string

@@ -145,8 +145,8 @@ func nothing() *Set {
 	return &Set{Inventory: &inventory.Inventory{}, Windows: &windows.Definitions{}}
 }
 
-// diffNamed compares things by name, through their JSON. describe says what a new one is;
-// changed says more of one that changed than the keys whose values differ; both may be nil.
+// diffNamed compares things by name, through their JSON. describe returns what a new one is;
+// changed adds more about one that changed than the keys whose values differ; both may be nil.
 func diffNamed[T any](kind Kind, before, after map[string]*T, describe func(*T) string, changed func(c *Change, before, after *T)) []Change {
 	var out []Change
 	for _, name := range unionKeys(before, after) {

@@ -69,7 +69,7 @@ func TestDiffSaysWhatMatters(t *testing.T) {
 	}
 }
 
-// An approval that is bound to what the set said is void after an edit; one that was not
+// An approval that is bound to the contents of the set is void after an edit; one that was not
 // bound, or is bound again, is not.
 func TestDiffSaysWhichApprovalsAnEditVoids(t *testing.T) {
 	const sets = "windows/sets.yaml"
@@ -185,7 +185,7 @@ func TestDiffJSONIsStable(t *testing.T) {
 	}
 }
 
-// That a tenant's runs need another person's approval no longer is seen before it is merged.
+// A change by which a tenant's runs need no other person's approval is seen before it is merged.
 func TestFaultS13DiffSaysWhoDemandsFourEyes(t *testing.T) {
 	t.Parallel()
 	files := good()

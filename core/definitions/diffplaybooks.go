@@ -74,7 +74,7 @@ func changedPlaybook(c *Change, p, q *playbooks.Playbook) {
 	}
 }
 
-// changedIncluded reports what an included file says beside its steps and handlers, without values
+// changedIncluded reports changes of an included file beside its steps and handlers, without values
 // of params: as with vars, they may be what should not be shown.
 func changedIncluded(c *Change, before, after map[string]string) {
 	for _, file := range unionKeys(before, after) {

@@ -179,8 +179,8 @@ type approved struct {
 	hash string
 }
 
-// changedApprovals says which approvals come, go and change, and which an edit voids: those
-// that are bound to what the set said before.
+// changedApprovals reports which approvals come, go and change, and which an edit voids: those that
+// are bound to the set as it was before.
 func changedApprovals(c *Change, old, now approved) {
 	was, is := approvals(old.set), approvals(now.set)
 	names := shortNames(was, is)

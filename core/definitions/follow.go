@@ -295,7 +295,7 @@ func (f *Follower) restore(ctx context.Context) {
 		return
 	}
 	if f.take(ctx, commit, false, time.Time{}) != nil {
-		f.bad, f.badErr = "", nil // it is checked again with what the remote says
+		f.bad, f.badErr = "", nil // it is checked again with the remote's answer
 	}
 }
 

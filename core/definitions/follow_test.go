@@ -19,7 +19,7 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// watch is a follower that runs, and what it said.
+// watch is a follower that runs, and its reports.
 type watch struct {
 	*Follower
 	t       *testing.T

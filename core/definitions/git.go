@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxStderr = 4096            // bytes of what git says that are shown
+	maxStderr = 4096            // bytes of git's output that are shown
 	maxOutput = 1 << 20         // bytes of a short answer
 	endGrace  = 5 * time.Second // for pipes to close after git was killed
 	sizeEvery = 50 * time.Millisecond
@@ -100,7 +100,7 @@ func (g *git) run(ctx context.Context, limit time.Duration, args ...string) (str
 	return out.String(), nil
 }
 
-// explain says what failed, without secrets. A call that the caller ended gives the cause.
+// explain returns what failed, without secrets. A call that the caller ended gives the cause.
 func (g *git) explain(ctx context.Context, verb string, limit time.Duration, err error, said string) error {
 	said = strings.TrimSpace(g.remote.redact(strings.ToValidUTF8(said, "?")))
 	cause := context.Cause(ctx)
@@ -134,7 +134,7 @@ func (g *git) stream(ctx context.Context, limit time.Duration, in io.Reader, rea
 	failed := read(bufio.NewReaderSize(out, 64<<10))
 	if failed != nil {
 		kill := cmd.Cancel()
-		_ = cmd.Wait() // it was killed for what it said
+		_ = cmd.Wait() // it was killed for its output
 		if errors.Is(failed, io.ErrUnexpectedEOF) || errors.Is(failed, io.EOF) || kill != nil && ctx.Err() != nil {
 			return g.explain(ctx, args[0], limit, failed, said.String())
 		}

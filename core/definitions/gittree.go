@@ -71,7 +71,7 @@ func (g *git) resolve(ctx context.Context, revision string) (string, error) {
 // lastYear is the last that JSON can hold. In a zone west of UTC, git writes the year before.
 const lastYear = 9999
 
-// describe says who made a commit, when and why.
+// describe returns the author, the time and the subject of a commit.
 func (g *git) describe(ctx context.Context, commit string) (Revision, error) {
 	out, err := g.run(ctx, localTime, "log", "-1", "--no-show-signature", "--no-color", "--encoding=UTF-8", "--format=%an <%ae>%n%cI%n%s", commit, "--")
 	if err != nil {
@@ -183,7 +183,7 @@ func (t *gitTree) read(ctx context.Context, files []entry) ([][]byte, error) {
 	return out, nil
 }
 
-// blobs hands on the content of each file, of the size that its entry says.
+// blobs hands on the content of each file, of the size in its entry.
 func (t *gitTree) blobs(ctx context.Context, files []entry, use func(e entry, r io.Reader) error) error {
 	if len(files) == 0 {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// refused follows a repository whose tip is hostile, and gives what the status says. The
+// refused follows a repository whose tip is hostile, and returns the error in the status. The
 // commit before it is good, and must keep holding.
 func refused(t *testing.T, r *repo, change func(o *FollowOptions)) string {
 	t.Helper()
@@ -407,8 +407,8 @@ func TestMirrorIsMended(t *testing.T) {
 	}
 }
 
-// A remote that accepts and says nothing is abandoned in time, and asked again. Nothing here has to
-// be done within that time: the request hangs from the first.
+// A remote that accepts and sends nothing is abandoned in time, and asked again. Nothing here has
+// to be done within that time: the request hangs from the first.
 func TestHangingRemoteIsGivenUp(t *testing.T) {
 	r := newRepo(t, good())
 	asked := make(chan (<-chan struct{}), 100) // of each request, what ends when git has let go of it

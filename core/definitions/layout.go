@@ -29,8 +29,7 @@ const (
 var parts = []string{partPlaybooks, partInventory, partWindows, partSecrets, partNotify}
 
 // Keys of turnus.yaml that are no places: the tenants whose runs need another person's approval,
-// and what share of the workers tenants have. And what turnus run takes where no flag says
-// otherwise.
+// and what share of the workers tenants have. And the defaults of the flags of turnus run.
 const (
 	keyFourEyes = "four_eyes"
 	keyWeights  = "tenant_weights"
@@ -44,7 +43,7 @@ func optional(part string) bool {
 	return part == partWindows || part == partSecrets || part == partNotify
 }
 
-// layout says where the parts of a tree lie.
+// layout has the paths of the parts of a tree.
 type layout map[string][]string
 
 // usualNames are the places where a part is looked for.
@@ -107,7 +106,7 @@ func (l *loader) readLayout(data []byte) {
 	}
 }
 
-// readFourEyes reads the name of a tenant. That it exists is checked when hosts and playbooks are
+// readFourEyes reads the name of a tenant. Its existence is checked when hosts and playbooks are
 // known.
 func (l *loader) readFourEyes(data []byte, r *yamlread.Reader, n *yaml.Node) {
 	v, ok := r.Scalar(n, "the name of a tenant")

@@ -86,7 +86,7 @@ func TestLoadReportsMistakes(t *testing.T) {
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("does not say %q:\n%v", want, err)
+					t.Errorf("does not contain %q:\n%v", want, err)
 				}
 			}
 			if strings.Contains(err.Error(), "hunter2") {
@@ -103,7 +103,7 @@ func TestLoadWarns(t *testing.T) {
 	text := playbooks.Diagnostics(s.Warnings).Error()
 	for _, want := range []string{"playbooks/patch.yaml:3:9: 1 of 2 hosts have no window set, so nothing disruptive will ever run on them: a", "playbooks/none.yaml:2:10: targets: selects none of 3 hosts"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("does not say %q:\n%s", want, text)
+			t.Errorf("does not contain %q:\n%s", want, text)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestLoadWarnsOfATenantThatSeesOthersHosts(t *testing.T) {
 		})
 		text := playbooks.Diagnostics(s.Warnings).Error()
 		if want == "" && len(s.Warnings) > 0 || !strings.Contains(text, want) {
-			t.Errorf("%s: does not say %q:\n%s", targets, want, text)
+			t.Errorf("%s: does not contain %q:\n%s", targets, want, text)
 		}
 	}
 }
@@ -413,8 +413,8 @@ func TestTargetsTakeNotForEver(t *testing.T) {
 	}
 }
 
-// A playbook includes files of its own tree, wherever turnus.yaml says that it is; a problem in one
-// has its place, and a difference in one is a change of the playbook.
+// A playbook includes files of its own tree, wherever turnus.yaml places it; a problem in one has
+// its place, and a difference in one is a change of the playbook.
 func TestIncludedFiles(t *testing.T) {
 	const playbook = "playbook: web\ntargets: true\nsteps:\n  - {name: s, include: steps/x.yaml}\n"
 	const steps = "steps:\n  - {name: a, uses: command, with: {run: x}, window: sat}\n"

@@ -51,7 +51,8 @@ func whose(tenant string) string {
 	return "tenant " + tenant
 }
 
-// diffNotify says which channels and routes differ. Addresses are not said: they may be secrets.
+// diffNotify reports which channels and routes differ. It leaves out addresses: they may be
+// secrets.
 func diffNotify(before, after *policy.Policy) []Change {
 	was, is := channelsOf(before), channelsOf(after)
 	out := diffNamed(KindChannel, was, is, func(c *policy.Channel) string { return c.Medium() }, func(c *Change, old, now *policy.Channel) {

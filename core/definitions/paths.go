@@ -11,8 +11,8 @@ import (
 )
 
 // LoadPaths reads playbooks, and, of folders with a turnus.yaml, projects with all that belongs to
-// them. All mistakes are one playbooks.Diagnostics, whose files are named from where the caller
-// stands. Other errors mean that something could not be read.
+// them. All mistakes are one playbooks.Diagnostics, whose files are named from the caller's folder.
+// Other errors mean that something could not be read.
 func LoadPaths(ctx context.Context, paths []string, o playbooks.Options) (all []*playbooks.Playbook, warnings playbooks.Diagnostics, err error) {
 	var problems playbooks.Diagnostics
 	for _, path := range paths {

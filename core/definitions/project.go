@@ -93,7 +93,7 @@ func readProject(root, file string, text []byte) (*Project, error) {
 	return p, problems.Err()
 }
 
-// at returns where a part lies: as the file says, or at the first of its usual names that exists.
+// at returns where a part is: as in the file, or at the first of its usual names that exists.
 func (p *Project) at(places layout, part string) []string {
 	var out []string
 	for _, place := range places[part] {

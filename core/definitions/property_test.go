@@ -87,7 +87,7 @@ func TestDiffIsAntisymmetric(t *testing.T) {
 				t.Fatalf("%+v\n%+v", x, y)
 			}
 			if len(x.Details) == 0 {
-				t.Fatalf("says nothing: %+v", x)
+				t.Fatalf("has no text: %+v", x)
 			}
 		}
 		order := func(x, y Change) int {

@@ -61,7 +61,7 @@ func (f *Follower) poll(ctx context.Context) {
 		f.report(Unreachable, err)
 		return
 	}
-	_ = f.take(ctx, tip, rewritten, asked) // it has been said
+	_ = f.take(ctx, tip, rewritten, asked) // it has been reported
 }
 
 // remoteTip is the commit at which the branch stands there; "" when there is no such branch.
@@ -239,7 +239,7 @@ func (f *Follower) notice(text string) {
 	f.status.Notice = text
 }
 
-// maxError bounds what a status says of a bad commit.
+// maxError bounds the error of a bad commit in a status.
 const maxError = 8 << 10
 
 // report notes the state, and reports a change of it.

@@ -108,7 +108,7 @@ func redactURL(text string) string {
 
 var userinfo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s@]*@`) })
 
-// redact takes secrets out of what git said.
+// redact takes secrets out of git's output.
 func (r remote) redact(text string) string {
 	for _, s := range r.secrets {
 		if s != "" {

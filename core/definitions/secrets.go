@@ -53,7 +53,7 @@ func (l *loader) failSecret(e secrets.Entry, message, hint string) {
 	l.fail(secretProblem(e, message, hint))
 }
 
-// checkSecret checks what a reference says of others.
+// checkSecret checks what a reference names.
 func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 	if e.Hosts != "" {
 		_, err := playbooks.CompileSelector(e.Hosts)
@@ -67,7 +67,7 @@ func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 	}
 	for _, name := range e.Playbooks {
 		if !slices.Contains(all, name) {
-			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which there is not", yamlread.Clip(name)), yamlread.DidYouMean(name, all)))
+			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which does not exist", yamlread.Clip(name)), yamlread.DidYouMean(name, all)))
 		}
 	}
 	switch {
@@ -79,7 +79,7 @@ func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 	}
 }
 
-// diffSecrets says which names come, go and change; of an encrypted value only that it did.
+// diffSecrets reports which names come, go and change; of an encrypted value only that it did.
 func diffSecrets(before, after *Set) []Change {
 	byName := func(s *Set) map[string]*secrets.Entry {
 		out := make(map[string]*secrets.Entry, len(s.Secrets))

@@ -36,7 +36,7 @@ func TestSecretsAreReadWithTheSet(t *testing.T) {
 		t.Errorf("got %+v", s.Secrets)
 	}
 	for name, c := range map[string][2]string{
-		"unknown playbook": {"secrets: {api: {vault: kv/fw#token, playbooks: pach}}\n", `secrets.yaml:1:11: secret "api" is for playbook "pach", which there is not`},
+		"unknown playbook": {"secrets: {api: {vault: kv/fw#token, playbooks: pach}}\n", `secrets.yaml:1:11: secret "api" is for playbook "pach", which does not exist`},
 		"other recipients": {strings.Replace(text, "recipients: [", "recipients: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJwV1Xn3bGmYGLzPLU6Tw1YYdqVWm5bBwPMmhgzBs3dO, ", 1), "turnus secrets rotate"},
 		"no recipients":    {text[strings.Index(text, "secrets:"):], "has no recipients"},
 	} {

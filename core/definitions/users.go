@@ -71,8 +71,8 @@ func ownersOf(s Set) *owners {
 }
 
 // refuses is why a source of a tenant may not bring a host; "" takes it. Windows, locks and pools
-// of others do not change by what the tenant's system says. said is the host without the project's
-// groups.
+// of others do not change by the data of the tenant's system. h has the project's groups, and the
+// second host does not.
 func (o *owners) refuses(tenant string, h, said core.Host) string {
 	switch {
 	case !o.opens(h.WindowSet, tenant):

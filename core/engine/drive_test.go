@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/core/queue/queuetest"
 )
 
-// bed is a queue, a node that works on it as a test says, and what Drive said.
+// bed is a queue, a node that works on it as a test sets, and the events of Drive.
 type bed struct {
 	t           *testing.T
 	q           *memory.Queue
@@ -161,7 +161,7 @@ func TestDriveThroughWaves(t *testing.T) {
 			t.Errorf("%+v, %v", s, err)
 		}
 		if got := b.said(); got != "released 1, released 2" {
-			t.Errorf("said %s", got)
+			t.Errorf("reported %s", got)
 		}
 		for _, s := range b.status {
 			if done := s.Outcomes[core.Changed]; s.Limit == 5 && done < 1 || s.Limit == 100 && done < 5 {
@@ -183,7 +183,7 @@ func TestDriveStopsWhenTheThresholdIsSpent(t *testing.T) {
 			t.Errorf("%+v, %v", s, err)
 		}
 		if got := b.said(); got != "stopped" {
-			t.Errorf("said %s", got)
+			t.Errorf("reported %s", got)
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestDriveAsksForApproval(t *testing.T) {
 				t.Errorf("%+v, %v, asked %v", s, err, asked)
 			}
 			if got := b.said(); got != "ask 1, released 1, ask 2, released 2" {
-				t.Errorf("said %s", got)
+				t.Errorf("reported %s", got)
 			}
 		})
 	})
@@ -289,7 +289,7 @@ func TestDrivePausesBetweenWaves(t *testing.T) {
 			t.Errorf("%+v, %v, took %v", s, err, took)
 		}
 		if got := b.said(); got != "pause 1, released 1" {
-			t.Errorf("said %s", got)
+			t.Errorf("reported %s", got)
 		}
 	})
 }

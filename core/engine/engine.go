@@ -34,7 +34,7 @@ type Input struct {
 	Now       time.Time
 }
 
-// Phase is where a run stands by the ledger.
+// Phase is the state of a run in the ledger.
 type Phase string
 
 // The phases that matter here; their names are the ledger's.
@@ -123,7 +123,7 @@ func Next(in Input) (Progress, []Action) {
 	}
 	switch {
 	case in.Status.Complete, !d.agree():
-	case in.Results.Count() < in.Status.Ended(): // the status is newer than the records: more are to be read
+	case in.Results.Count() < in.Status.Ended(): // the status is newer than the records: there are more to read
 		d.until(in.Now.Add(retry))
 	default:
 		d.waiting()
@@ -184,7 +184,7 @@ func (d *decider) agree() bool {
 	return false
 }
 
-// advance releases the next wave when it is its turn, or says what it waits for.
+// advance releases the next wave when it is its turn, or reports what it waits for.
 func (d *decider) advance() {
 	l, strategy := d.Launch, d.Launch.Playbook.Strategy
 	if l.Waves() == 1 && l.Snapshot.Turns == nil {
@@ -222,7 +222,7 @@ func (d *decider) advance() {
 	d.follow(rollout.Next(limits, strategy, p), limits, strategy, p)
 }
 
-// follow does what the rollout says.
+// follow acts on the decision of the rollout.
 func (d *decider) follow(next rollout.Decision, limits []int, strategy rollout.Strategy, p rollout.Progress) {
 	if !next.Until.IsZero() {
 		d.until(next.Until)
@@ -283,7 +283,7 @@ func (d *decider) stop(wave int) {
 	d.do(Action{Kind: Stop, Reason: core.Because(core.WaveFailed, failedWave(wave, len(limits), d.Results.outcome[from:limits[wave]]))})
 }
 
-// failedWave says why a run stops behind a wave of which no host succeeded.
+// failedWave returns why a run stops behind a wave of which no host succeeded.
 func failedWave(wave, waves int, outcomes []core.Outcome) string {
 	count := map[core.Outcome]int{}
 	for _, o := range outcomes {

@@ -196,7 +196,7 @@ func TestUntilOutlivesAClockThatIsSetBack(t *testing.T) {
 	}
 }
 
-// While records are to be read that the status counts, nothing is decided: a wave would be taken
+// While there are records to read that the status counts, nothing is decided: a wave would be taken
 // for one that failed.
 func TestNextWaitsForRecords(t *testing.T) {
 	l := runOf(t, "")
@@ -285,7 +285,7 @@ func TestNextAtABarrier(t *testing.T) {
 }
 
 // A queue that came back older has forgotten outcomes: what may have begun is doubted, what must
-// not be repeated is held, once.
+// not be repeated is paused, once.
 func TestOlder(t *testing.T) {
 	for name, c := range map[string]struct {
 		recorded, knows int

@@ -30,7 +30,7 @@ func (o *Opening) news(reported *Opening) bool {
 	return !o.At.Equal(reported.At)
 }
 
-// waiting says when hosts wait for windows, and when the next opens; again when that changes. It
+// waiting reports that hosts wait for windows, and when the next opens; again when that changes. It
 // asks the newest windows, so that an edit shows.
 func (d *decider) waiting() {
 	if d.Windows == nil || d.Launch.Starts == nil {

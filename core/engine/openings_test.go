@@ -58,7 +58,7 @@ func TestHostThatWaitsForItsWindowHoldsUpNoWave(t *testing.T) {
 			return core.Changed
 		}
 		l, o := b.windowed("strategy: {waves: [2]}\n", "always", "ten", "always", "always", "ten")
-		// Starts order the hosts: what is open comes first, whatever the inventory says.
+		// Starts order the hosts: what is open comes first, whatever the order in the inventory.
 		if got := order(l); got != "always always | always ten ten" {
 			t.Fatal(got)
 		}

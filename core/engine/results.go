@@ -101,7 +101,7 @@ func releasedInOrder(l *launch.Launch, r *Results) int {
 func Goes(p Phase) bool { return p == Queued || p == Active || p == Paused }
 
 // Forgotten returns how many jobs, from the first on, may have begun in a queue that came back
-// older, and hold reports that the run is to be paused, because they must not be repeated. Jobs in
+// older, and hold reports that the run must be paused, because they must not be repeated. Jobs in
 // flight are known to the queue.
 func Forgotten(in *Input) (begun int, hold bool) {
 	begun = Begun(in.Launch, in.Results, in.Progress, in.Now)

@@ -46,7 +46,7 @@ func (b *bed) hang(held time.Duration, leased chan<- struct{}) {
 	}
 }
 
-// A host that hangs delays the next wave as next_wave_at says, and counts in stop_after when it
+// A host that hangs delays the next wave as next_wave_at sets, and counts in stop_after when it
 // ends.
 func TestStragglers(t *testing.T) {
 	const held = 10 * time.Minute

@@ -16,7 +16,7 @@ const (
 	fewLiftSamples  = 5  // the same, where one sample has over 1/manyEvents of the model's maxEvents
 	manyEvents      = 400
 	maxNamed        = 4 // sets and groups tried by name
-	lastHosts       = 8 // of each wave, whose waits say which are worth trying
+	lastHosts       = 8 // of each wave, whose waits show which are worth trying
 	minGain         = time.Second
 	minGainShare    = 200 // what gains less than 1/minGainShare of the run does not bind
 	nearlyAllTenths = 9   // a narrower limit that gains so much of the widest's is named instead

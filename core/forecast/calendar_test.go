@@ -342,7 +342,7 @@ func TestDensity(t *testing.T) {
 	}
 }
 
-// The work of a calendar is bounded, whatever schedules and sets say.
+// The work of a calendar is bounded, whatever schedules and sets contain.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	key := LaneKey{"acme", "often"}

@@ -3,8 +3,8 @@
 // durations drawn from their known distribution. It also owns the calendar: what may happen when,
 // by customer and window set.
 //
-// It must not know playbooks, queues, files or the clock: the caller passes all of it. How a
-// calendar is drawn is not its concern.
+// It must not know playbooks, queues, files or the clock: the caller passes all of it. It does not
+// draw calendars.
 package forecast
 
 import (

@@ -206,7 +206,7 @@ func subject(r *api.CalendarRun) string {
 	return "run " + r.Run
 }
 
-// meets says what a fire time meets that its launcher may not expect.
+// meets returns what a fire time meets that its launcher may not expect.
 func (v *view) meets(f *api.CalendarFire) (kind, why string) {
 	if f.Open {
 		return "", ""

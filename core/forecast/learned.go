@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// leastToLearn is on how many hosts a step must have been measured before that says anything.
+// leastToLearn is on how many hosts a step must have been measured before its times count.
 const leastToLearn = 10
 
 // Learned is how long a step took in earlier runs.

@@ -148,7 +148,7 @@ func (m *model) host(h Host, in Input) (host, error) {
 	return out, nil
 }
 
-// impossible says which hosts cannot start, and when the others may by their windows alone.
+// impossible sets which hosts cannot start, and when the others may by their windows alone.
 func (m *model) impossible(out []HostResult) {
 	for i := range m.hosts {
 		h := &m.hosts[i]

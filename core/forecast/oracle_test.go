@@ -201,13 +201,13 @@ func TestForecastIsWhatEveryMinuteSays(t *testing.T) {
 				continue // it has long queues
 			}
 			if got, want := r.Hosts[i].Finish, j.ends[len(j.ends)-1]; !got.Equal(want) {
-				t.Fatalf("host %d is done at %s, every minute says %s: %v", i, got, want, r.Hosts[i])
+				t.Fatalf("host %d is done at %s, by every minute %s: %v", i, got, want, r.Hosts[i])
 			}
 		}
 	})
 }
 
-// broken says what a traced simulation does that no run may do.
+// broken returns what a traced simulation does that no run may do.
 func broken(in Input, s *sim) string {
 	type change struct {
 		at   time.Time
@@ -369,7 +369,7 @@ func TestFitsAreWhatWindowsSays(t *testing.T) {
 		want, err := set.Next(at, need)
 		got, last, ok := f.next(at.UnixNano())
 		if ok != (err == nil) || ok && !instant(got).Equal(want) {
-			t.Fatalf("%s, need %s: %v %s, windows says %s %v", at, need, ok, instant(got), want, err)
+			t.Fatalf("%s, need %s: %v %s, windows returns %s %v", at, need, ok, instant(got), want, err)
 		}
 		if !ok {
 			return

@@ -28,7 +28,7 @@ func (f *file) yaml(data []byte) bool {
 	return f.parsed(root)
 }
 
-// parsed reads a file by what its top-level keys say it is; it reports whether it was an Ansible
+// parsed reads a file in the format of its top-level keys, and reports whether it was an Ansible
 // one.
 func (f *file) parsed(root *yaml.Node) bool {
 	switch f.dialect(root) {
@@ -180,8 +180,8 @@ func (f *file) varsInto(r *reading, n *yaml.Node, into *settings, g *group) {
 	})
 }
 
-// ansibleVar files one var: what says how to reach a host goes to the settings,
-// secrets go to Inventory.Login or nowhere, all else is a var.
+// ansibleVar files one var: keys about how to reach a host go to the settings, secrets go to
+// Inventory.Login or nowhere, all else is a var.
 func (f *file) ansibleVar(into *settings, g *group, key string, val any, line, col int) {
 	text := fmt.Sprint(val)
 	if val == nil {

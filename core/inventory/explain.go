@@ -51,7 +51,7 @@ func explain(ctx context.Context, tree fs.FS, paths []string, host string, docs 
 	return b.origins, nil
 }
 
-// note records where a key of some settings stands, when a host is to be explained.
+// note records the place of a key of some settings, if a host will be explained.
 func (b *builder) note(s *settings, field string, at place) {
 	if b.explained == "" || field == "" {
 		return
@@ -62,7 +62,7 @@ func (b *builder) note(s *settings, field string, at place) {
 	s.places[field] = at
 }
 
-// explain fills the origins of a host from its layers: the last one that has a key says it.
+// explain fills the origins of a host from its layers: the last one that has a key sets it.
 func (b *builder) explain(e *entry, h *core.Host, s *settings) {
 	layers := slices.Concat([]layer{{"defaults", &b.defaults}}, b.layers(e, h.Customer, h.Site), []layer{{"host", &e.own}, {"host", &e.files}})
 	add := func(field string, value any) {
@@ -96,7 +96,7 @@ func (b *builder) explain(e *entry, h *core.Host, s *settings) {
 	}
 }
 
-// placeOf is a place for people: what a source says of it, or else file, line and column.
+// placeOf is a place for people: the place that a source names, or else file, line and column.
 func (b *builder) placeOf(host, field string, at place) string {
 	if from := b.froms[at.file]; from != nil {
 		if text := from(host, field); text != "" {
@@ -118,7 +118,7 @@ func (b *builder) claimed(h *core.Host) (layer, at string) {
 
 type shownField struct{ name, value string }
 
-// shown are the settings of a host as text. A password is only said to be there.
+// shown are the settings of a host as text. Of a password it shows only that there is one.
 func shown(h *core.Host, s *settings) []shownField {
 	hidden := func(secret string) string {
 		if secret == "" {

@@ -40,7 +40,7 @@ type Inventory struct {
 	members map[string][]int // group, customer or site to the places of its hosts, as GROUP[N] counts them
 	named   []string         // keys of members, groups first, in the order of the sources
 	logins  map[string]Login
-	foreign Errors  // places that say what to log in with
+	foreign Errors  // places that set what to log in with
 	places  []place // of hosts, as Hosts
 }
 

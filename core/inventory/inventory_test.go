@@ -147,7 +147,7 @@ func TestTurnus(t *testing.T) {
 		!slices.Equal(lone.SSH.ProxyJump, []string{"bastion.fra.acme"}) {
 		t.Errorf("lone: %+v", lone)
 	}
-	if h := mustHost(t, inv, "one.borealis"); h.Pool != "own" || h.WindowSet != "standard" { // said on the host beats pools
+	if h := mustHost(t, inv, "one.borealis"); h.Pool != "own" || h.WindowSet != "standard" { // the pool of the host itself wins over pools:
 		t.Errorf("one.borealis: %+v", h)
 	}
 }

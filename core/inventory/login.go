@@ -32,7 +32,7 @@ func (inv *Inventory) Shared() error {
 	return inv.foreign.sorted()
 }
 
-// ownLogin notes a place that says what to log in with. Its value is in no message: it may be a
+// ownLogin notes a place that sets what to log in with. Its value is in no message: it may be a
 // password.
 func (f *file) ownLogin(key string, line, col int, secret bool) {
 	hint := "define a credential in the worker's own file (--secrets), and write credential: NAME here; docs/secrets.md shows how"

@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// foreign are inventories that say what to log in with, and where.
+// foreign are inventories that set what to log in with, and where.
 var foreign = map[string]struct{ file, text, place string }{
 	"password_command": {"h.yaml", "hosts:\n  a:\n    password_command: [touch, marker]\n", "h.yaml:3:5: password_command:"},
 	"password_env":     {"h.yaml", "defaults:\n  password_env: AWS_SECRET_ACCESS_KEY\nhosts: {a: {}}\n", "h.yaml:2:3: password_env:"},
@@ -31,7 +31,7 @@ func TestFaultS1TreesSayNothingOfLogins(t *testing.T) {
 			tree := fstest.MapFS{tt.file: {Data: []byte(tt.text)}, "zz": {Data: []byte("a\n")}}
 			_, err := LoadFS(t.Context(), tree, slices.Sorted(maps.Keys(only(tree))))
 			if !errors.Is(err, core.ErrInvalid) || !strings.Contains(fmt.Sprint(err), tt.place) || !strings.Contains(fmt.Sprint(err), "credential: NAME") || strings.Contains(fmt.Sprint(err), "hunter2") {
-				t.Errorf("got %v, expected a refusal at %s that says what to write", err, tt.place)
+				t.Errorf("got %v, expected a refusal at %s that shows what to write", err, tt.place)
 			}
 		})
 	}

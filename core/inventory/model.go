@@ -120,8 +120,8 @@ type (
 	group struct {
 		name     string
 		at       place
-		inline   settings // said by inventories
-		files    settings // said by group_vars files
+		inline   settings // set by inventories
+		files    settings // set by group_vars files
 		priority int
 		children []*group
 		has      map[*group]bool // the same as a set
@@ -141,7 +141,7 @@ type (
 		name   string
 		at     place
 		own    settings
-		files  settings // said by host_vars files
+		files  settings // set by host_vars files
 		groups []*group // direct ones
 	}
 
@@ -157,14 +157,14 @@ type (
 		customers, sites, groups, host []selector
 	}
 
-	// selector is a name or pattern with the place where it stands.
+	// selector is a name or pattern with its place.
 	selector struct {
 		text string
 		at   place
 	}
 )
 
-// builder collects what the sources say; build makes hosts of it.
+// builder collects the data of the sources; build makes hosts of it.
 type builder struct {
 	tree       fs.FS // disk, or a tree that is given
 	defaults   settings
@@ -178,7 +178,7 @@ type builder struct {
 	beside     string   // one more such folder, read last; "" for none
 	files      int
 	errs       Errors
-	logins     Errors // places that say what to log in with, which others must not
+	logins     Errors // places that set what to log in with, which others must not
 	warnings   []string
 	warned     map[string]bool
 	bounds     yamlread.Bounds                            // of all files together

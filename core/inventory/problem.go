@@ -89,7 +89,7 @@ func (b *builder) file(name string) *file {
 	f.Reader = yamlread.NewReader(func(n *yaml.Node, fault yamlread.Fault) {
 		at := f.at(n.Line, n.Column)
 		e := &Error{File: at.file, Line: at.line, Col: at.col, Msg: fault.Error(), Hint: fault.Hint}
-		if len(b.errs) < maxErrors || f.Full { // why no more is read is always said
+		if len(b.errs) < maxErrors || f.Full { // the reason why no more is read is always reported
 			b.errs = append(b.errs, e)
 		}
 	})

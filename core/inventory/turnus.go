@@ -178,7 +178,7 @@ func (t *turnus) hosts(k, v *yaml.Node, customer, site string) {
 	}
 }
 
-// owner is customer or site of a host where its place does not say it already.
+// owner is customer or site of a host where its place does not set it already.
 func (t *turnus) owner(key string, into *string) field {
 	return field{Key: key, Read: func(v *yaml.Node) {
 		if *into != "" {
@@ -293,7 +293,7 @@ func (t *turnus) noteKey(s *settings, key string) {
 	t.b.note(s, key, t.at(t.Key().Line, t.Key().Column))
 }
 
-// own is a field that says what to log in with.
+// own is a field that sets what to log in with.
 func (t *turnus) own(f field) field {
 	read := f.Read
 	f.Read = func(v *yaml.Node) {

@@ -53,7 +53,7 @@ func TestSourcesOfALaunch(t *testing.T) {
 	}
 }
 
-// The error of a launch without hosts says how many there are, and whose they are.
+// The error of a launch without hosts has how many there are, and whose they are.
 func TestNoHostIsSelectedOfASource(t *testing.T) {
 	p := parse(t, "targets: host.name == \"x\"\n"+command)
 	for want, source := range map[string]func(string) (core.SourceUse, bool){

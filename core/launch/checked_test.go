@@ -35,7 +35,7 @@ func TestFaultP5ASnapshotNamesThePluginsItWasCheckedWith(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if got := checkedOf(Options{}); got != nil {
-		t.Errorf("without types it says %+v", got)
+		t.Errorf("without types it returns %+v", got)
 	}
 	if s, err := snapshot.Decode([]byte(`{"version":1,"run":"r"}`)); err != nil || s.Checked != nil {
 		t.Errorf("a run of an older version: %+v, %v", s.Checked, err)

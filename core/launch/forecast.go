@@ -210,7 +210,7 @@ func (w *stager) of(h core.Host, kept int, first bool) *forecast.Work {
 	return work
 }
 
-// window says what the first gated stage waits for.
+// window returns what the first stage with a window waits for.
 func (w *stager) window(work *forecast.Work) HostWindow {
 	for _, s := range work.Stages {
 		if !s.Windowed {
@@ -251,7 +251,7 @@ func stepTimes(l *Launch, past func(step, uses string) *forecast.Learned) []Step
 	return out
 }
 
-// estimate takes what was measured, else what the playbook says, else an assumption.
+// estimate takes the measured time, else that of the playbook, else an assumption.
 func (t *StepTime) estimate(s playbooks.Step, l *forecast.Learned) {
 	assume := func(source, from string, median, p95 time.Duration) {
 		t.Took, _ = forecast.Assumed(median, p95) // both are over 0, in this order

@@ -27,9 +27,8 @@ func (l *Launch) SetPending(pending map[string]core.Handlers) error {
 	return nil
 }
 
-// handlers is how a job stands with its handlers after a record: as its worker said, else by the
-// state that the job had. Of a job about which nobody can say it, all that its steps notify have to
-// run.
+// handlers returns the state of a job's handlers after a record: that of its worker, else that of
+// the state that the job had. If neither is known, all handlers that its steps notify have to run.
 func (l *Launch) handlers(said *core.Handlers, worker bool, r queue.Record) *core.Handlers {
 	if l.Snapshot.Check {
 		return nil

@@ -66,7 +66,7 @@ type lister struct {
 	names   map[string]bool
 }
 
-// add makes one list; late says that the time was over before.
+// add makes one list; late reports that the time ended before.
 func (s *lister) add(list *playbooks.HostList, all []core.Host) (late bool, err error) {
 	total := 0
 	for _, h := range all {

@@ -282,7 +282,7 @@ func newRun(p *playbooks.Playbook, o Options, limits []int) queue.Run {
 	return r
 }
 
-// setLocks takes what the steps and their job types say of losing a worker and of
+// setLocks takes the settings of the steps and their job types for a lost worker and for
 // disruption. In check mode nothing is changed, so everything may be repeated.
 func setLocks(r *queue.Run, p *playbooks.Playbook, o Options) error {
 	r.OnLost, r.Disruptive = queue.LostRetry, disrupts(p, o)
@@ -315,7 +315,7 @@ func setLocks(r *queue.Run, p *playbooks.Playbook, o Options) error {
 // disrupts reports whether the run takes the locks of HA groups, and keeps hosts in their order.
 func disrupts(p *playbooks.Playbook, o Options) bool {
 	if keys := p.Strategy.PerGroup; len(keys) > 1 && keys[haGroup] == 1 {
-		return true // the HA group's lock says the same, and frees per_group for the other key
+		return true // the HA group's lock has the same effect, and frees per_group for the other key
 	}
 	return !o.Check && slices.ContainsFunc(p.Calls(), func(s playbooks.Step) bool { return s.Disrupts(playbooks.Disruptive(o.Types)) })
 }

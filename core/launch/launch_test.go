@@ -232,8 +232,8 @@ func TestSecretsOfALaunch(t *testing.T) {
 	}{
 		{"the node has it", []string{"own"}, "", ""},
 		{"not known who has which", nil, "", ""},
-		{"nobody has it", []string{"owl"}, `step "command" lists the secret "own", which there is not`, `did you mean "owl"`},
-		{"nobody has one like it", []string{"zebra"}, `step "command" lists the secret "own", which there is not`, "own secrets by --secrets FILE"},
+		{"nobody has it", []string{"owl"}, `step "command" lists the secret "own", which does not exist`, `did you mean "owl"`},
+		{"nobody has one like it", []string{"zebra"}, `step "command" lists the secret "own", which does not exist`, "own secrets by --secrets FILE"},
 	} {
 		l, err := Prepare(p, []core.Host{{Name: "h"}}, Options{Secrets: tree, NodeSecrets: tc.own})
 		if tc.bad != "" {

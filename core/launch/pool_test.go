@@ -46,7 +46,7 @@ func TestFaultW5HostsOfOtherPoolsAreRefused(t *testing.T) {
 			}
 			for _, text := range c.says {
 				if !strings.Contains(err.Error(), text) {
-					t.Errorf("%v: does not say %s", err, text)
+					t.Errorf("%v: does not contain %s", err, text)
 				}
 			}
 		})

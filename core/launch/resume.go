@@ -114,7 +114,7 @@ func (p *Past) entered(book *playbooks.Playbook, kept []core.StepResult) (map[st
 			if known {
 				entered[name] = said
 			} else if s.Outcome != core.Skipped {
-				return nil, fmt.Errorf("what when of %s said is not on record", name)
+				return nil, fmt.Errorf("the result of when of %s is not on record", name)
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func (c useCounts) list() (all []core.SourceUse) {
 	return all
 }
 
-// ofSources says how many of hosts each source gave: " (28 of source nb)"; "" if none gave any.
+// ofSources returns how many of hosts each source gave: " (28 of source nb)"; "" if none gave any.
 func ofSources(hosts []core.Host, source func(host string) (core.SourceUse, bool)) string {
 	if source == nil {
 		return ""

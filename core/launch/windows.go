@@ -20,7 +20,7 @@ import (
 // Start is when a host's job begins.
 type Start struct {
 	At     time.Time      // zero: immediately
-	Due    time.Time      // when the queue gives its job out: At, or before it while a freeze that may be lifted is in the way
+	Due    time.Time      // when the queue gives its job out: At, or before it while a freeze that may be lifted blocks it
 	Last   time.Time      // the latest start in that window; zero is not known, or nothing to hurry for
 	Set    string         // that the first step with a window waits for; "" if none does
 	Need   time.Duration  // that has to fit
@@ -127,7 +127,7 @@ func (l *Launch) place(hosts, all []core.Host, o Options) error {
 	for _, limit := range l.Limits { // within a wave hosts of one occurrence side by side are one segment
 		slices.SortStableFunc(l.Hosts[from:limit], func(a, b core.Host) int {
 			x, y := starts[a.Name], starts[b.Name]
-			return cmp.Or(x.Due.Compare(y.Due), x.At.Compare(y.At), compareLast(x.Last, y.Last)) // who has the least time goes first
+			return cmp.Or(x.Due.Compare(y.Due), x.At.Compare(y.At), compareLast(x.Last, y.Last)) // the host with the least time goes first
 		})
 		from = limit
 	}
@@ -230,7 +230,7 @@ func (s *starter) plan(q admission.Question, a admission.Answer) {
 	c := s.calendar.Compiled(s.now, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
 	e, err := c.Explain(from, q.Need)
 	if err != nil || !e.Fits {
-		return // beyond what was worked out: nobody is held to it
+		return // beyond what was worked out: it limits nobody
 	}
 	last := e.Window.Close.Add(-max(q.Need, c.Cutoff))
 	s.lasts[q] = last

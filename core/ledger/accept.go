@@ -79,10 +79,10 @@ type Accepted struct {
 	Err     error // why this run was refused
 }
 
-// Accept makes a run durable, in PhaseQueued, PhasePaused where it is to be, or PhaseAwaiting where
-// it needs approvals. Of the same request, by id or by key in its tenant, it returns the run that
-// was accepted first and created false, also when several servers are asked at the same time;
-// another request is core.ErrConflict.
+// Accept makes a run durable, in PhaseQueued, in PhasePaused if it asks for that, or in
+// PhaseAwaiting if it needs approvals. Of the same request, by id or by key in its tenant, it
+// returns the run that was accepted first and created false, also when several servers are asked at
+// the same time; another request is core.ErrConflict.
 func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, err error) {
 	out, err := l.AcceptAll(ctx, n)
 	if err == nil {

@@ -57,7 +57,7 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 		if _, err := t.exec(ctx, `UPDATE materials SET snapshot = $2, queue = $3, hosts = $4 WHERE run = $1`, run.seq, snapshot, queue, hosts); err != nil {
 			return err
 		}
-		if run.Phase == PhaseAwaiting { // also one that waited: who approved it has to look again
+		if run.Phase == PhaseAwaiting { // also one that waited: people who approved it have to look again
 			if err := l.happened(ctx, t, run, HappenedAwaiting, who); err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func amended(all, who string) bool {
 	return slices.ContainsFunc(strings.Split(all, "\n"), func(one string) bool { return core.SamePerson(one, who) })
 }
 
-// amendedPhase is where a run stands after it was amended. One that needs approvals waits for them,
+// amendedPhase is the phase of a run after it was amended. One that needs approvals waits for them,
 // also where somebody had paused it or let it continue: only an approval may make it start. One
 // that needs none is paused if the amendment asks for it, or if it was paused before.
 func amendedPhase(before Phase, n *NewRun) Phase {

@@ -19,7 +19,8 @@ var ErrTampered = errors.New("the audit log was tampered with")
 // MaxAuditJSON bounds Before and After, each.
 const MaxAuditJSON = 64 << 10
 
-// Entry is one line of the audit log: who did what to which thing. Before and After hold no secret.
+// Entry is one line of the audit log: a person, an action and a thing. Before and After hold no
+// secret.
 type Entry struct {
 	Seq     int64           `json:"seq"` // from 1, without gaps
 	At      time.Time       `json:"at"`
@@ -180,7 +181,7 @@ func (l *Ledger) AuditLog(ctx context.Context, s Scope, f AuditFilter, p Page) (
 // again.
 func (l *Ledger) VerifyAudit(ctx context.Context, kept ...Anchor) (Anchor, error) {
 	last := Anchor{Hash: make([]byte, sha256.Size)}
-	// First the head, so that entries written meanwhile are only more than it says.
+	// First the head, so that entries written meanwhile only add to it.
 	var head Anchor
 	if err := l.db.row(ctx, `SELECT seq, hash FROM audit_head WHERE one = 1`).Scan(&head.Seq, &head.Hash); err != nil && !none(err) {
 		return Anchor{}, translate("verify the audit log", err)

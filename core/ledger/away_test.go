@@ -106,7 +106,7 @@ func TestFaultReadOnlyPostgresIsUnavailable(t *testing.T) {
 	accept(t, l, newRun("r2", "", 2))
 }
 
-// A SQLite file that may not grow answers reads, and says what to do about writes.
+// A SQLite file that may not grow answers reads, and its error shows what to do about writes.
 func TestAFullSQLiteIsRefused(t *testing.T) {
 	t.Parallel()
 	l := onSQLite().open(t)
@@ -123,7 +123,7 @@ func TestAFullSQLiteIsRefused(t *testing.T) {
 	wantErr(t, err, nil, "read")
 }
 
-// wantRefused also checks that the error says what ends it.
+// wantRefused also checks that the error has a hint.
 func wantRefused(t *testing.T, err error, what string) {
 	t.Helper()
 	wantErr(t, err, core.ErrUnavailable, what)

@@ -67,8 +67,8 @@ func (t *tx) kept(ctx context.Context, query string) (*sql.Stmt, error) {
 	return t.stmt(ctx, query)
 }
 
-// prepareBulks prepares the statements that transactions have asked for. It is best effort: who
-// needs one prepares it.
+// prepareBulks prepares the statements that transactions have asked for. It is best effort: a
+// transaction that lacks one prepares it.
 func (d *db) prepareBulks(ctx context.Context) {
 	if !d.prepare {
 		return

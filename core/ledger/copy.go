@@ -206,8 +206,8 @@ type asker interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// tables lists the ledger's tables by name, except that of migrations: the version says what is in
-// it.
+// tables lists the ledger's tables by name, except that of migrations: the version determines what
+// is in it.
 func tables(ctx context.Context, q asker, d *dialect) (list []Table, err error) {
 	rows, err := q.QueryContext(ctx, d.columns)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// writeUntilKilled is the child of the test below: it accepts runs and records outcomes, and says
-// of each when it was acknowledged.
+// writeUntilKilled is the child of the test below: it accepts runs and records outcomes, and prints
+// each when it was acknowledged.
 func writeUntilKilled(dir string) {
 	ctx := context.Background()
 	l, err := ledger.Open(ctx, "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{})

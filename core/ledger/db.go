@@ -18,7 +18,7 @@ type db struct {
 
 	statements sync.Map // of read: query text → *sql.Stmt; bounded by the number of texts in this package
 
-	bulks sync.Map // of write: query text → *sql.Stmt, nil where it is to be prepared; bounded as statements are
+	bulks sync.Map // of write: query text → *sql.Stmt, nil: not prepared yet; bounded as statements are
 
 	waiting     atomic.Int32 // for a transaction that writes
 	wal         *sql.DB      // checkpoints SQLite's write-ahead log; nil of PostgreSQL
@@ -130,8 +130,8 @@ func (t *tx) yields() bool {
 	return t.turns && t.db.waiting.Load() > 0 && time.Since(t.begun) > turn
 }
 
-// transact runs do in a transaction and commits what it did; after an error nothing of it
-// remains. Errors are translated; what says what was being done.
+// transact runs do in a transaction and commits what it did; after an error nothing of it remains.
+// Errors are translated; what is the name of the action in them.
 func (d *db) transact(ctx context.Context, what string, do func(*tx) error) error {
 	err := d.transactOnce(ctx, what, do)
 	if d.broken != nil && storageBroken(err) {
@@ -215,7 +215,7 @@ func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) (a
 }
 
 // scanOne reads a row of one column. Callers name it, and do not return a value beside the call
-// that sets it: which of the two comes first, Go does not say.
+// that sets it: Go does not define which of the two comes first.
 func scanOne[T any](row scanner) (T, error) {
 	var one T
 	err := row.Scan(&one)

@@ -55,7 +55,7 @@ func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision, beh
 				return err
 			}
 		}
-		if run.Version == version { // the phase stayed: who saw the run before the decision saw another one
+		if run.Version == version { // the phase stayed: a person who saw the run before the decision saw another one
 			run.Version++
 			if _, err := t.exec(ctx, `UPDATE runs SET version = $2 WHERE seq = $1`, run.seq, run.Version); err != nil {
 				return err

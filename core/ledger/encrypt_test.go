@@ -199,7 +199,7 @@ func (v *vault) holds(l *ledger.Ledger) (found []string) {
 	return found
 }
 
-// Nothing of what hosts said and people wrote is legible; a process without the key is turned away.
+// Nothing that hosts sent and people wrote is legible; a process without the key is turned away.
 // The negative control is a ledger without a ring, in which it is.
 func testEncrypted(t *testing.T, b *backend) {
 	ring, path := newRing(t, keyring.Options{})
@@ -226,7 +226,7 @@ func testEncrypted(t *testing.T, b *backend) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	blind, err := ledger.Open(t.Context(), v.url, ledger.Options{Blind: true}) // as who checks a backup
+	blind, err := ledger.Open(t.Context(), v.url, ledger.Options{Blind: true}) // as for the check of a backup
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -441,7 +441,7 @@ func testReencryptedAtWork(t *testing.T, b *backend) {
 	}
 }
 
-// How old the key is that a ledger is encrypted with counts from its first use, also if others open
+// The age of the key that a ledger is encrypted with counts from its first use, also if others open
 // the ledger since, and again after a rotation.
 func testEncryptedSince(t *testing.T, b *backend) {
 	v := newVault(t, b)

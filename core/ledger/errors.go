@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// translate turns what a database says into an error of core, with what was being done.
+// translate turns an error of a database into one of core, with what was being done.
 func translate(what string, err error) error {
 	if err == nil {
 		return nil
@@ -100,7 +100,7 @@ func (e *DamagedError) Error() string { return "the file is damaged: " + e.Err.E
 // Unwrap makes it core.ErrInvalid.
 func (e *DamagedError) Unwrap() []error { return []error{core.ErrInvalid, e.Err} }
 
-// damage returns a DamagedError for what SQLite says of such a file, and other errors as they are.
+// damage returns a DamagedError for SQLite's error about such a file, and other errors as they are.
 func damage(file string, err error) error {
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok && file != "" {
 		if code := lite.Code() & 0xff; code == sqlite3.SQLITE_NOTADB || code == sqlite3.SQLITE_CORRUPT {

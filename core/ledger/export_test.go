@@ -17,7 +17,7 @@ func (l *Ledger) Raw(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-// LogPages says how long SQLite's log is, and how much of it is in the file.
+// LogPages returns how long SQLite's log is, and how much of it is in the file.
 func (l *Ledger) LogPages(ctx context.Context) (pages, done int, err error) {
 	var busy int
 	err = l.db.wal.QueryRowContext(ctx, `PRAGMA wal_checkpoint(NOOP)`).Scan(&busy, &pages, &done)

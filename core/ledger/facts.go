@@ -55,8 +55,8 @@ var (
 	bootRow  = columns{"tenant text", "host text", "at bigint", "boot text"}
 )
 
-// recordFacts writes what new outcomes say of their hosts. Rows are written in one order, so that
-// two servers that record hosts of both do not wait for each other.
+// recordFacts writes the facts of hosts that new outcomes have. Rows are written in one order, so
+// that two servers that record hosts of both do not wait for each other.
 func (l *Ledger) recordFacts(ctx context.Context, t *tx, all []*recording) error {
 	newest := map[[2]string]*ready{}
 	for _, r := range all {

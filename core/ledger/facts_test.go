@@ -63,7 +63,8 @@ func testFacts(t *testing.T, b *backend) {
 		t.Errorf("gathered in the last hour: %+v, %v", since, err)
 	}
 
-	// Newer ones win, older ones do not, and a job of which the outcome counts already says nothing.
+	// Newer ones win, older ones do not, and a job of which the outcome counts already changes
+	// nothing.
 	record(t, l, "r1", gathered(0, now.Add(-time.Minute), "alpine", "b1"), gathered(1, now.Add(-3*time.Hour), "suse", "c0"))
 	record(t, l, "r1", gathered(0, now.Add(-time.Second), "arch", "b1"))
 	check(ledger.AllTenants(), "a/host-0 alpine 1m0s b1 r1\nb/host-1 redhat 1h0m0s c1 r0\n")

@@ -48,7 +48,7 @@ func scanHandler(row scanner) (h PendingHandler, err error) {
 	return h, err
 }
 
-// handlers writes what a new outcome says of its host's handlers, in the transaction of the
+// handlers writes the state of the host's handlers in a new outcome, in the transaction of the
 // outcome.
 func (r *recording) handlers(ctx context.Context, o *Outcome) error {
 	if o.Handlers == nil {

@@ -48,7 +48,7 @@ const KeepFolds = 30 * 24 * time.Hour
 // earlier than span after the previous one; until then they are counted. Reports of several servers
 // fold in the same way.
 func (l *Ledger) Report(ctx context.Context, h Happening, span time.Duration) error {
-	return l.db.transact(ctx, "write down that somebody is to be told of "+h.What, func(t *tx) error { return l.report(ctx, t, h, span) })
+	return l.db.transact(ctx, "write down the happening "+h.What, func(t *tx) error { return l.report(ctx, t, h, span) })
 }
 
 func (l *Ledger) report(ctx context.Context, t *tx, h Happening, span time.Duration) error {

@@ -15,8 +15,8 @@ const (
 )
 
 // AllJobs lists the jobs of a run by index, also those without an outcome; open leaves out those
-// that have one. Which are listed of a run that is not in scope is as with Jobs. A page may have
-// fewer than were asked for, or none, and more behind it.
+// that have one. Of a run that is not in scope it lists the same as Jobs. A page may have fewer
+// than were asked for, or none, and more behind it.
 func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open bool, p Page) (jobs []Job, next string, err error) {
 	after, err := p.afterJob()
 	if err != nil {
@@ -74,7 +74,7 @@ func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open boo
 }
 
 // jobsAt reads the jobs of a run with these indexes, which are sorted: from their rows, from
-// ranges, or, where neither says anything, as jobs without an outcome.
+// ranges, or, where neither has them, as jobs without an outcome.
 func (l *Ledger) jobsAt(ctx context.Context, run *Run, hosts []JobHost, at []int, host string) ([]Job, error) {
 	q := &query{d: l.db.dialect}
 	q.where("j.run = ?", run.seq)

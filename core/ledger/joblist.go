@@ -31,7 +31,7 @@ func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Pa
 		return nil, "", err
 	}
 	var hosts []JobHost
-	if !s.Allows(run.Tenant) || run.ranges > 0 { // else the rows say all
+	if !s.Allows(run.Tenant) || run.ranges > 0 { // else the rows have all
 		if hosts, err = l.hostsOf(ctx, &run); err != nil {
 			return nil, "", translate("list jobs of run "+run.ID, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// NotificationState is where a notification stands.
+// NotificationState is the state of a notification.
 type NotificationState string
 
 // The states of a notification.

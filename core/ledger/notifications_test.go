@@ -29,7 +29,7 @@ func wantHappened(tb testing.TB, l *ledger.Ledger, want ...string) {
 	}
 }
 
-// An event of a run is to be reported as soon as it is written down, and by the same transaction.
+// An event of a run becomes a happening as soon as it is written down, and by the same transaction.
 func testHappenings(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()
@@ -254,7 +254,7 @@ func testNotifications(t *testing.T, b *backend) {
 	}
 }
 
-// A claim that ended is taken over; what the first then says changes nothing.
+// A claim that ended is taken over; the late report of the first changes nothing.
 func testNotificationLease(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()
@@ -405,7 +405,7 @@ func testPruneNotifications(t *testing.T, b *backend) {
 	}
 	l.SetClock(time.Now)
 	if n := must[int](t)(l.PruneNotifications(ctx, 10)); n != 1 {
-		t.Errorf("%d rows went, expected the dead one", n)
+		t.Errorf("%d rows went, expected the dead-lettered one", n)
 	}
 	all, _, err := l.Notifications(ctx, ledger.AllTenants(), ledger.NotificationFilter{}, ledger.Page{})
 	if err != nil || len(all) != 1 || all[0].ID != "waits" {

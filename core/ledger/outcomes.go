@@ -30,8 +30,8 @@ type Outcome struct {
 	Facts *core.Facts
 }
 
-// Cursor is where in the queue's records a batch begins and ends. A batch whose From is not
-// where the ledger stands was recorded by another server, or does not follow what was.
+// Cursor is where in the queue's records a batch begins and ends. A batch whose From is not the
+// ledger's next record was recorded by another server, or does not follow what was.
 type Cursor struct {
 	Incarnation string // of the queue that gave the records out: that of Enqueued
 	From, To    string

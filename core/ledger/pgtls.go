@@ -16,20 +16,21 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// postgresURL is a URL with what it says of how the server is reached.
+// postgresURL is a URL with its parameters of the connection.
 type postgresURL struct {
 	url      string // without what is ours
 	insecure bool
 }
 
-// errURL stands for what the library says, whose message may repeat the URL and with it a password.
+// errURL replaces the error of the library, whose message may repeat the URL and with it a
+// password.
 func errURL() error {
 	return fmt.Errorf("not a URL that PostgreSQL's programs read: expected postgres://USER@HOST/DATABASE: %w", core.ErrInvalid)
 }
 
 // parsePostgres reads a URL. Servers on other machines are verified in full unless the URL, or
-// PGSSLMODE, says otherwise; what is weaker than a verified certificate is refused for them unless
-// the URL says insecure=true.
+// PGSSLMODE, has another mode. For them, a mode weaker than a verified certificate needs
+// insecure=true in the URL.
 func parsePostgres(raw string) (*pgx.ConnConfig, postgresURL, error) {
 	var p postgresURL
 	u, err := url.Parse(raw)

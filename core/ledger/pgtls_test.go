@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// A ledger over TLS opens when both sides know each other, and else the error says what to do.
+// A ledger over TLS opens when both sides know each other, and else the error shows what to do.
 func TestPostgresTLSErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgresTLS(t)

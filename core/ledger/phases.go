@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// nextPhases says which phases may follow which. Finished is never set: the last outcome finishes a
-// run.
+// nextPhases has the phases that may follow each phase. Finished is never set: the last outcome
+// finishes a run.
 var nextPhases = map[Phase][]Phase{
 	PhaseAwaiting: {PhaseCancelled},
 	PhaseQueued:   {PhaseActive, PhasePaused, PhaseStopped, PhaseCancelled},
@@ -23,11 +23,10 @@ var nextPhases = map[Phase][]Phase{
 // byService maps a phase to what happens to a run that the service itself puts into it.
 var byService = map[Phase]string{PhaseStopped: HappenedStopped, PhasePaused: HappenedPaused}
 
-// SetPhase writes down where a run stands. who is the person who asked for it, and is audited;
-// "" is the service, which saw it in the queue. A run that is already there stays as it is. A
-// phase that cannot follow, and any of a complete run, is core.ErrConflict. seen is the version
-// that the person saw. If the run has another one, nothing is done, and the error is a
-// ChangedError.
+// SetPhase writes down the phase of a run. who is the person who asked for it, and is audited; ""
+// is the service, which saw it in the queue. A run that is already there stays as it is. A phase
+// that cannot follow, and any of a complete run, is core.ErrConflict. seen is the version that the
+// person saw. If the run has another one, nothing is done, and the error is a ChangedError.
 func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Phase, reason core.Reason, seen ...int64) (Run, error) {
 	return l.change(ctx, s, id, "set the phase of run", func(t *tx, run *Run) error {
 		if err := run.IsAt(cmp.Or(seen...)); err != nil {

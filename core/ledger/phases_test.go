@@ -267,7 +267,7 @@ func testAmendAwaits(t *testing.T, b *backend) {
 		for _, h := range must[[]ledger.Happening](t)(l.Happenings(ctx, ledger.MaxPage)) {
 			if h.What == ledger.HappenedAwaiting && h.Subject == "run:"+id {
 				if reported++; (reported > stand.approvals) != (string(h.Data) == "alice") {
-					t.Errorf("%s: the %d. time it says that %q changed it", id, reported, h.Data)
+					t.Errorf("%s: the %d. time it reports that %q changed it", id, reported, h.Data)
 				}
 			}
 		}
@@ -389,7 +389,7 @@ func testClaims(t *testing.T, b *backend) {
 		}
 		select {
 		case <-deadline:
-			t.Fatal("the claim of a dead server never ends")
+			t.Fatal("the claim of a killed server never ends")
 		case <-time.After(time.Millisecond):
 		}
 	}

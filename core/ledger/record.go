@@ -39,7 +39,7 @@ func (l *Ledger) remainingOf(b *Batch, out *Recorded) *remaining {
 }
 
 // recordGroup records batches in one transaction, and in more where others wait for their turn.
-// After an error, what it said of them counts for nothing.
+// After an error, the results of the transaction do not count.
 func (l *Ledger) recordGroup(ctx context.Context, group []*remaining) error {
 	for len(group) > 0 {
 		rest := group

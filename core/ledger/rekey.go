@@ -279,7 +279,7 @@ func (l *Ledger) reencryptColumn(ctx context.Context, c *encryptedColumn, out *R
 	}
 }
 
-// oldValues reads the next values that are to be encrypted again.
+// oldValues reads the next values to encrypt again.
 func (l *Ledger) oldValues(ctx context.Context, c *encryptedColumn, primary keyring.ID, after []any) ([]stored, error) {
 	var names []string
 	for _, n := range slices.Concat(c.keys, c.more) {

@@ -30,7 +30,7 @@ type RetentionRule struct {
 	Quota   int64         // bytes of large outputs: over it the oldest runs lose theirs
 }
 
-// over takes what a rule does not say from another.
+// over takes the values that a rule does not set from another.
 func (r RetentionRule) over(base RetentionRule) RetentionRule {
 	if r.Runs == 0 {
 		r.Runs = base.Runs

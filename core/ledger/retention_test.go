@@ -242,7 +242,7 @@ func whatIsOverGoes(s *site) {
 	}
 }
 
-// removeAll removes everything that is complete, and says each piece.
+// removeAll removes everything that is complete, and prints each piece.
 func removeAll(url, outputs string) {
 	l, _, err := openSite(url, outputs)
 	if err == nil {

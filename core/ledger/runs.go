@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Phase is where a run stands, as the ledger knows it.
+// Phase is the state of a run in the ledger.
 type Phase string
 
 // The phases of a run. Those from PhaseActive on are the queue's.

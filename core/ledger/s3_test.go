@@ -96,7 +96,7 @@ func TestS3StreamsInParts(t *testing.T) {
 		}
 	}
 	if ok, err := openBucket(t, s.URL("out")).Exists(t.Context(), "some/prefix/output/1/2/ab"); err != nil || !ok {
-		t.Errorf("it is not where the prefix says: %v", err)
+		t.Errorf("it is not below the prefix: %v", err)
 	}
 	// One that breaks off leaves nothing.
 	broken, stop := context.WithCancel(t.Context())

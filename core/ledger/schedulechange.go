@@ -13,7 +13,7 @@ import (
 // ScheduleChange is one compare-and-set of a schedule, with what happens in the same transaction.
 // Where the version does not match, nothing of it happens.
 type ScheduleChange struct {
-	Schedule      // as it is to be; Version is the present one, 0: it must not exist. Passed is not written
+	Schedule      // the new row; Version is the present one, 0: it must not exist. Passed is not written
 	Delete   bool // only Tenant, Name and Version count then
 	Put      bool // its definition changes: Edition becomes the new version
 	Runs     []NewRun

@@ -23,7 +23,7 @@ func (s Shares) Most(launched int) int {
 }
 
 // SetShares changes the shares of a run that is not complete; nil fields stay. They outlast the
-// queue: who puts the run into another one gives them to it. seen is as of SetPhase.
+// queue: a server that puts the run into another one gives them to it. seen is as of SetPhase.
 func (l *Ledger) SetShares(ctx context.Context, s Scope, id string, to Shares, seen ...int64) (Run, error) {
 	return l.change(ctx, s, id, "change the shares of run", func(t *tx, run *Run) error {
 		if err := run.IsAt(cmp.Or(seen...)); err != nil {

@@ -178,7 +178,7 @@ func (l *Ledger) Authenticate(ctx context.Context, secret string) (Token, error)
 		return Token{}, refused
 	}
 	if now.Sub(t.LastUsed) > usedEvery {
-		// Best effort: who may read must be able to while nothing can be written.
+		// Best effort: people who may read must be able to while nothing can be written.
 		_ = l.db.transact(ctx, "note the use of a token", func(tx *tx) error {
 			_, err := tx.exec(ctx, `UPDATE tokens SET used = $2 WHERE id = $1`, t.ID, micros(now))
 			return err

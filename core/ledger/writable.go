@@ -27,7 +27,7 @@ const (
 	hintDisk     = "check the disk of the ledger and its file system (dmesg), then repeat this"
 )
 
-// refusalHint is empty for an error that says nothing of whether the database takes writes.
+// refusalHint is empty for an error that does not show whether the database takes writes.
 func refusalHint(err error) string {
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch lite.Code() & 0xff {

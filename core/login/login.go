@@ -96,7 +96,7 @@ func (p *Provider) Issuer() string { return p.cfg.Issuer }
 // ClientID is the client id.
 func (p *Provider) ClientID() string { return p.cfg.ClientID }
 
-// discover reads what the provider says about itself, once it does.
+// discover reads the provider's document about itself, once it answers.
 func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

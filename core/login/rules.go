@@ -74,8 +74,8 @@ func tenant(text string) (string, error) {
 	return word(text)
 }
 
-// RulesFile returns the rules of a file, read again when it changes: who is taken out of it has no
-// access from the next login on. A file that cannot be read, or is wrong, lets nobody in.
+// RulesFile returns the rules of a file, read again when it changes: a person who is removed from
+// it has no access from the next login on. A file that cannot be read, or is wrong, lets nobody in.
 func RulesFile(path string, roles []string) func() (Rules, error) {
 	watch := securefile.NewWatch(path)
 	var mu sync.Mutex

@@ -8,8 +8,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/outward"
 )
 
-// errInner does not say which address: a tenant reads it, and must not learn how names resolve
-// here.
+// errInner does not name the address: a tenant reads it, and must not learn how names resolve here.
 var errInner = fmt.Errorf("its address is in the server's own network, which channels of the project may not reach: "+
 	"--notify-allow of the server lists those that they may: %w", core.ErrInvalid)
 

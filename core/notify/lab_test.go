@@ -129,7 +129,7 @@ func (b *bed) all(state ledger.NotificationState) []ledger.Notification {
 	return list
 }
 
-// receiver is a webhook that answers as its test says.
+// receiver is a webhook that answers as its test sets.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex

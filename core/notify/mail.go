@@ -126,7 +126,7 @@ func (s *Service) deliver(ctx context.Context, r Relay, g *outward.Guard, m *mai
 	if err := client.SendWithSMTPClient(session, m); err != nil {
 		return mailError(err)
 	}
-	_ = client.CloseWithSMTPClient(session) // it was taken: how the server says goodbye does not matter
+	_ = client.CloseWithSMTPClient(session) // it was taken: how the server ends the session does not matter
 	return nil
 }
 

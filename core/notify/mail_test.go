@@ -206,7 +206,7 @@ func TestMailThatIsNotTaken(t *testing.T) {
 	}
 }
 
-// A mail server that never says a word holds nothing up longer than a try may take.
+// A mail server that never answers delays notifications for the time of one try at most.
 func TestAMailServerThatHangs(t *testing.T) {
 	t.Parallel()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

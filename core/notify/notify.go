@@ -128,7 +128,7 @@ type News struct {
 	Tenant   string // whose it is; "" is the provider
 	Subject  string // what it is about, as queue or schedule:NAME: a channel gets those of one subject in order
 	Fold     string // news of one kind and fold make one notification; "" makes one of each
-	Count    int    // how many events Text stands for; 1 when zero
+	Count    int    // the number of events in Text; 1 when zero
 	Text     string // what happened, without who and how often
 	Run      string
 	Playbook string

@@ -104,7 +104,8 @@ func TestWhatARunIsReportedAs(t *testing.T) {
 	if last.Kind != policy.ApprovalNeeded || !strings.Contains(string(last.Data), "turnus runs approve waits") {
 		t.Errorf("%+v %s", last, last.Data)
 	}
-	// Changed while it waits: who approves has to look again, and may not be who changed it.
+	// Changed while it waits: the approver has to look again, and may not be the person who changed
+	// it.
 	run, err := b.ledger.Run(t.Context(), ledger.AllTenants(), "waits")
 	must(t, err)
 	_, err = b.ledger.Amend(t.Context(), ledger.AllTenants(), "carol", "waits", ledger.Amendment{Version: run.Version, New: n})
@@ -261,8 +262,8 @@ func TestTriesEnd(t *testing.T) {
 	}
 }
 
-// One receiver hangs; another channel, and everybody who writes down what is to be reported, goes
-// on.
+// One receiver hangs; another channel continues, and so does everybody who writes down what to
+// report.
 func TestAReceiverThatHangs(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -321,7 +322,7 @@ func TestAServerThatDiesAfterSending(t *testing.T) {
 	a.run("r1", ledger.Outcome{Outcome: core.Failed})
 	a.routeAll(t.Context())
 	q := ledger.Queue{Owner: ledger.Owner{Service: true}, Channel: "noc"}
-	n, ok, err := l.ClaimNotification(t.Context(), "s1", q, -time.Second) // a claim that has ended by now
+	n, ok, err := l.ClaimNotification(t.Context(), "s1", q, -time.Second) // a claim that has ended
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
@@ -404,8 +405,8 @@ func TestChannelsThatDoNotWork(t *testing.T) {
 	}
 }
 
-// The server's own webhook goes where its operator says, past the guard; it gets what nobody has to
-// ask for.
+// The server's own webhook goes where its operator sets it, past the guard; it gets what nobody has
+// to ask for.
 func TestTheOwnChannel(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)

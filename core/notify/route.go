@@ -206,8 +206,8 @@ func awaits(r *ledger.Run, changedBy string) (title, detail string) {
 	return waits, fmt.Sprintf("%sIt would run on %s. It needs %s: turnus runs approve %s", detail, hosts(r.Total), people, r.ID)
 }
 
-// ofRun makes the notice of a run. say gives the end of its title, and what follows; no title: it
-// is not so any more.
+// ofRun makes the notice of a run. report gives the end of its title, and what follows; no title:
+// it is not so any more.
 func (s *Service) ofRun(ctx context.Context, h ledger.Happening, view round, kind string, report func(*ledger.Run) (title, detail string)) ([]made, error) {
 	run, err := s.run(ctx, h, view)
 	if err != nil {

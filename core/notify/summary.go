@@ -51,7 +51,7 @@ func (s *Service) missedWindowsOnly(ctx context.Context, r *ledger.Run) (bool, e
 	return true, nil
 }
 
-// summary groups the hosts of a run that did not do well, the largest groups first, and says how
+// summary groups the hosts of a run that did not succeed, the largest groups first, and returns how
 // many more there are.
 func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group, more string, err error) {
 	type key struct{ outcome, reason string }

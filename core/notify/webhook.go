@@ -134,7 +134,7 @@ func (w *web) post(ctx context.Context, address string, body []byte, id string, 
 		}
 		return err
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // so that the connection is used again; what it says does not matter
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // so that the connection is used again; its text does not matter
 	_ = resp.Body.Close()
 	switch code := resp.StatusCode; {
 	case code/100 == 2:

@@ -84,7 +84,7 @@ type Segment struct {
 	Count int
 }
 
-// Phase is where a run stands.
+// Phase is the state of a run in the queue.
 type Phase string
 
 // The phases of a run.

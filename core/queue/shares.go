@@ -20,7 +20,7 @@ func (l *Load) FairShares(capacity int) map[string]float64 {
 	for _, t := range l.ByTenant {
 		weights += weight(t)
 	}
-	for _, name := range names { // who wants least by weight comes first
+	for _, name := range names { // the tenant that wants least by weight comes first
 		t := l.ByTenant[name]
 		shares[name] = min(demand(t), left*weight(t)/weights)
 		left, weights = left-shares[name], weights-weight(t)

@@ -125,7 +125,7 @@ func TestFormsAreFound(t *testing.T) {
 			t.Errorf("%s: %q became %q, expected %q", tc.name, tc.text, got, tc.want)
 		}
 	}
-	// A value that was encoded twice is not found, as the package says.
+	// A value that was encoded twice is not found, as the package documents.
 	if twice := base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(secret)))); s.String(twice) != twice {
 		t.Errorf("base64 of base64 is found: state that in the package's comment")
 	}
@@ -141,7 +141,7 @@ func TestFormsAreFound(t *testing.T) {
 
 // A person who controls a text, and reads the redacted text, learns no byte of an unknown value: a
 // right beginning and a wrong one are treated alike, up to half of the value. Control: at the end
-// of a text a longer beginning differs, as docs/security.md says.
+// of a text a longer beginning differs, as in docs/security.md.
 func TestFaultS6BeginningsAreNoOracle(t *testing.T) {
 	t.Parallel()
 	const value = "ghp_9fQz7Lm2XwB4rTn6Vc8KjH1sD3gY5aPe"
@@ -213,7 +213,7 @@ func TestFaultS6WaitingIsNoOracle(t *testing.T) {
 		t.Errorf("a stream passed on %q", out.String())
 	}
 	if holding != 272 {
-		t.Errorf("a stream keeps %d bytes; docs/security.md says 272", holding)
+		t.Errorf("a stream keeps %d bytes; docs/security.md has 272", holding)
 	}
 }
 

@@ -47,7 +47,8 @@ func (s *Set) scan(text []byte, found []match, m mode) (_ []match, undecided int
 	return found, len(text)
 }
 
-// at looks for the longest form that begins a text; open reports that more text is needed to say.
+// at looks for the longest form that begins a text; open reports that more text is needed to
+// decide.
 func (s *Set) at(text []byte, m mode) (best match, open bool) {
 	next := 1
 	if s.spread[text[0]] {

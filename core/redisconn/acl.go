@@ -21,7 +21,7 @@ const (
 	WorkerRole   Role = "worker"   // the queues of its pools
 	ServerRole   Role = "server"   // the queue; the same as a worker
 	DoctorRole   Role = "doctor"   // a server that may also list keys, which shows the names of all users' keys; turnus admin keys also needs it
-	SentinelRole Role = "sentinel" // of the Sentinels themselves: who is the master
+	SentinelRole Role = "sentinel" // of the Sentinels themselves, to ask for the master
 )
 
 // Roles lists them.

@@ -66,7 +66,7 @@ func (c *Conn) Blocked(ctx context.Context, key string, d time.Duration, args ..
 	}
 }
 
-// setBlockTime puts the time where BlockTime stands: in milliseconds behind the word block, as
+// setBlockTime puts the time in the place of BlockTime: in milliseconds behind the word block, as
 // XREAD has it, else in seconds, as BLPOP has it.
 func setBlockTime(args []any, d time.Duration) {
 	for i := range args {

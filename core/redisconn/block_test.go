@@ -67,7 +67,7 @@ func request(in *bufio.Reader) (args []string, err error) {
 	return args, err
 }
 
-// A command that the server says it unblocked had no answer, though a busy machine does not read
+// A command that the server reports as unblocked had no answer, though a busy machine does not read
 // that in time. The control: of one that was answered, and whose answer does not come, it is not
 // known.
 func TestBlockedTakesTheServersWordForAnEndedWait(t *testing.T) {

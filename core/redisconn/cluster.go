@@ -9,9 +9,9 @@ import (
 )
 
 // relearn has a Cluster's client ask again who has which slots when a server does not answer, or
-// says that the Cluster is down. Otherwise the client learns that only from redirections and from
-// commands that it repeats. A server that is gone sends no redirections, and our commands must not
-// be repeated. So the client would ask the dead master of a slot for a minute after its replica
+// reports that the Cluster is down. Otherwise the client learns that only from redirections and
+// from commands that it repeats. A server that is gone sends no redirections, and our commands must
+// not be repeated. So the client would ask the old master of a slot for a minute after its replica
 // took over.
 type relearn struct{ client *goredis.ClusterClient }
 

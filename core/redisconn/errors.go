@@ -61,7 +61,7 @@ func urlOptions() securefile.TLSHints {
 	return securefile.TLSHints{CA: "?ca_file=FILE in the URL", Cert: "?cert_file=FILE and &key_file=FILE in the URL name one", Name: "?server_name=NAME in the URL"}
 }
 
-// aclHint says what to do about a user that lacks a right.
+// aclHint is the next command if a user lacks a right.
 const aclHint = "\nhint: turnus admin queue acl prints what the user must be allowed; give it that, and start again"
 
 // translateReply is for answers of the server: it has refused, so nothing was done. A script that

@@ -33,7 +33,7 @@ type refused struct{ error }
 
 func (e refused) Unwrap() error { return e.error }
 
-// handshake is a TLS connection that did not come about: nothing was sent.
+// handshake is a TLS handshake that failed: nothing was sent.
 type handshake struct{ error }
 
 func (e handshake) Unwrap() error { return e.error }
@@ -107,13 +107,13 @@ func inClear(addr string) error {
 		"hint: rediss:// uses TLS (docs/operating-access.md#tls); on a network where nobody else can listen, add ?insecure=true", addr, core.ErrInvalid)
 }
 
-// local reports whether an address is this machine's own, by what it says: names are not looked up.
+// local reports whether an address is this machine's own, by its text: names are not looked up.
 func local(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	return err == nil && core.ThisMachine(host)
 }
 
-// dialer reads what the URL says of TLS.
+// dialer reads the parameters of TLS in the URL.
 func (t *target) dialer() (*dialer, error) {
 	d := &dialer{serverName: t.serverName, insecure: t.insecure || t.kind == "unix"}
 	if !t.tls {

@@ -308,7 +308,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A wave of which no host succeeded stops the run, unless the playbook says otherwise.
+// A wave of which no host succeeded stops the run, unless the playbook allows it.
 func TestFaultW8FailedWaveStops(t *testing.T) {
 	limits := []int{1, 5, 20}
 	for _, c := range []struct {

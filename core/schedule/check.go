@@ -37,8 +37,8 @@ func (c *Control) Check(ctx context.Context, repair bool) (all []ledger.Finding,
 	return all, nil
 }
 
-// overdue says what is wrong with the time at which a row is due; "" if nothing is, or if the row
-// cannot be read, which the engine reports.
+// overdue returns what is wrong with the time at which a row is due; "" if nothing is, or if the
+// row cannot be read, which the engine reports.
 func (c *Control) overdue(row ledger.Schedule, now time.Time) string {
 	p, s, err := c.planner.read(row)
 	if err != nil || s.Paused {

@@ -193,7 +193,7 @@ func TestPauseAndResume(t *testing.T) {
 			t.Fatalf("%d launched while paused: %+v", len(l.runs()), s)
 		}
 		l.resume(d)
-		l.align(d) // git still says paused, but nobody changed it there
+		l.align(d) // git still has it paused, but nobody changed it there
 		l.pass(time.Hour)
 		if len(l.runs()) != 1 {
 			t.Fatalf("%d launched after resume, expected the next one only", len(l.runs()))
@@ -203,7 +203,7 @@ func TestPauseAndResume(t *testing.T) {
 		if s := l.status(d.ID); len(l.runs()) != 1 || s.State.Reason != "CHG7" {
 			t.Fatalf("%d launched, %+v", len(l.runs()), s.State)
 		}
-		d.Paused = false // git says continue: a change
+		d.Paused = false // git has it continue: a change
 		l.align(d)
 		l.pass(time.Hour)
 		if len(l.runs()) != 2 {

@@ -10,7 +10,7 @@ import (
 
 // Decision is the next state and actions of a schedule at a moment.
 type Decision struct {
-	State State     // with what is to be launched among Claimed
+	State State     // with the launches that are due among Claimed
 	Skips []Skip    // fire times that this decision drops
 	Due   time.Time // when to check again; zero: never
 	Waits bool      // the end of a run makes it due
@@ -134,7 +134,7 @@ func (d *decider) behind() bool {
 
 func (d *decider) advance(nominal time.Time) { d.s.Since = nominal }
 
-// onTime launches a fire, or does what overlap says.
+// onTime launches a run at its fire time, or acts on overlap.
 func (d *decider) onTime(nominal time.Time) {
 	w := d.s.Waiting
 	switch {

@@ -124,7 +124,7 @@ func (b *batch) run(ctx context.Context, rows []ledger.Schedule) (lost int, err 
 		f.decision = f.plan.decide(f.state, b.now, func(run string) bool { return open[run] })
 		changes[i] = b.prepare(ctx, f)
 	}
-	if ctx.Err() != nil { // what Prepare answers after it says nothing of the fire times
+	if ctx.Err() != nil { // Prepare's answers after it do not concern the fire times
 		return 0, ctx.Err()
 	}
 	changed, err := b.ledger.ChangeSchedules(ctx, changes)
@@ -183,8 +183,7 @@ func (b *batch) add(ctx context.Context, row ledger.Schedule) error {
 	return nil
 }
 
-// prepare makes the change of a schedule: its new state, and the runs of the claims that are to be
-// launched now.
+// prepare makes the change of a schedule: its new state, and the runs of the claims to launch now.
 func (b *batch) prepare(ctx context.Context, f *triggering) ledger.ScheduleChange {
 	c := ledger.ScheduleChange{Schedule: f.row, Delete: f.decision.Gone}
 	for _, claim := range f.decision.State.Claimed {

@@ -89,8 +89,8 @@ const (
 	OverlapCancel Overlap = "cancel_running" // cancel what runs, then launch
 )
 
-// Definition defines what is launched when, as it is kept in git. Whether the schedule is paused
-// now is in State.
+// Definition defines what is launched when, as it is kept in git. State has whether the schedule is
+// paused now.
 type Definition struct {
 	ID          ID
 	Cron        string    // five fields, see civil.ParseCron

@@ -81,7 +81,7 @@ func (w *world) skip(k Skip) {
 
 func short(t time.Time) string { return t.Format("15:04") }
 
-// launch carries out what is claimed, as fail says.
+// launch carries out what is claimed, or fails with fail.
 func (w *world) launch(now time.Time, fail error) {
 	var all []launch
 	for _, c := range w.s.Claimed {

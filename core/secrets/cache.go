@@ -32,7 +32,7 @@ type cache struct {
 // kept is one key's value, or its last failure.
 type kept struct {
 	turn  chan struct{} // holds one token: its holder may fetch
-	users int           // who hold or wait for the turn; of cache.mu, as all below
+	users int           // that hold or wait for the turn; of cache.mu, as all below
 	value []byte
 	err   error
 	until time.Time

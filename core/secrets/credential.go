@@ -150,7 +150,7 @@ func (s *Store) Credential(h core.Host) (*Credential, error) {
 	return c, nil
 }
 
-// missing says where a credential should be defined.
+// missing returns where a credential should be defined.
 func (s *Store) missing() string {
 	if s.cfg.File == "" {
 		return "this worker was started without --secrets FILE"

@@ -150,7 +150,8 @@ func TestOwnFileIsReadAgain(t *testing.T) {
 	})
 }
 
-// A worker without --secrets says that the file is missing, not that a file lacks the credential.
+// A worker without --secrets reports that the file is missing, not that a file lacks the
+// credential.
 func TestCredentialWithoutAFile(t *testing.T) {
 	s, err := Open(Config{})
 	if err != nil {

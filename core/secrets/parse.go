@@ -175,7 +175,7 @@ func (r *reader) ref(e *Entry, v *yaml.Node, what string, more ...yamlread.Field
 	}
 	switch n := e.kinds(); {
 	case n == 0:
-		r.fail(v, r.kindsHint(), "%s: it is not said where its value is", what)
+		r.fail(v, r.kindsHint(), "%s: its value has no place, expected one", what)
 	case n > 1:
 		r.fail(v, r.kindsHint(), "%s: its value has %d places, expected one", what, n)
 	case e.Vault != "":

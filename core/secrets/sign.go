@@ -60,7 +60,7 @@ func (s *Store) SignSSH(ctx context.Context, by SSHRole, key ssh.PublicKey, prin
 	return cert, nil
 }
 
-// refused names what a role was asked for that said no: Vault's own words are not passed on, see
+// refused adds what the role that refused was asked for: Vault's own words are not passed on, see
 // vaultStatus.
 func refused(err error, principals []string, lifetime time.Duration, options map[string]string) error {
 	if s := (*vaultStatus)(nil); !errors.As(err, &s) || s.code != http.StatusBadRequest {

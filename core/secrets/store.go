@@ -113,7 +113,8 @@ func (s *Store) readOwn() (*ownFile, error) {
 	return o, nil
 }
 
-// current returns what the node's own file says now. A file that cannot be used changes nothing.
+// current returns the present contents of the node's own file. A file that cannot be used changes
+// nothing.
 func (s *Store) current() *ownFile {
 	if s.watch == nil || !s.watch.Due(securefile.MaxAge) {
 		return s.own.Load()
@@ -258,7 +259,7 @@ func (e Entry) where() string {
 	return e.Place()
 }
 
-// explain says where the reference stands that does not work.
+// explain adds the place of the reference that does not work.
 func (e Entry) explain(err error) error { return fmt.Errorf("%s, %s: %w", e.where(), e.Kind(), err) }
 
 // allowed enforces the limits of a secret.
@@ -327,7 +328,7 @@ func (s *Store) source(e Entry, a Ask) (source, error) {
 		}
 		return source{key(p.path, p.field), func(ctx context.Context) ([]byte, error) { return s.vault.read(ctx, p) }}, nil
 	}
-	return source{}, fmt.Errorf("it is not said where its value is: %w", core.ErrInvalid)
+	return source{}, fmt.Errorf("its value has no place: %w", core.ErrInvalid)
 }
 
 // bounded refuses values that are none, or too long.

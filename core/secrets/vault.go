@@ -101,7 +101,7 @@ func (e *vaultStatus) temporary() bool {
 	return e.code >= 500 || e.code == http.StatusTooManyRequests || e.code == http.StatusPreconditionFailed
 }
 
-// call sends one request, again while Vault does not answer or says that it cannot. into gets the
+// call sends one request, again while Vault does not answer or is not available. into gets the
 // answer's JSON.
 func (c *vaultClient) call(ctx context.Context, method, path, token string, body, into any) error {
 	for n := 0; ; n++ {

@@ -57,7 +57,7 @@ const ownEntries = `
   hidden: {vault: "kv/hidden#token"}
 `
 
-// One token may do everything, the other what docs/secrets.md says that it needs, and nothing else.
+// One token may do everything, the other only what docs/secrets.md lists.
 func TestRealVaultEngines(t *testing.T) {
 	v := servers.StartVault(t)
 	v.Put(t, "kv/fw/api", map[string]any{"token": "hunter2 one"})

@@ -89,7 +89,7 @@ func (r *reader) vault(v *yaml.Node) {
 	r.out.Vault = cfg
 }
 
-// check says what cannot work, before anything is asked.
+// check returns what cannot work, before Vault is asked.
 func (v *Vault) check() error {
 	if _, err := v.url(); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (v *Vault) url() (*url.URL, error) {
 	return nil, errors.New("address: expected https://HOST:PORT: without TLS everybody on the way reads the secrets (http is taken for this machine itself)")
 }
 
-// transport is HTTP over TLS as the settings say. Files that are renewed are taken over with the
+// transport is HTTP over TLS with these settings. Files that are renewed are taken over with the
 // next connection; behind a proxy those of the start stay.
 func (v *Vault) transport(log *slog.Logger) (*http.Transport, error) {
 	files, err := securefile.OpenTLS(securefile.TLSFiles{CA: v.CAFile, Cert: v.ClientCert, Key: v.ClientKey}, func(text string) { log.Info("vault: " + text) })

@@ -38,8 +38,8 @@ func OwnFolder(path string) error {
 	return nil
 }
 
-// OwnFile returns the error of a file that a library is going to open, as OwnFolder does. That
-// there is none is no error.
+// OwnFile returns the error of a file that a library is going to open, as OwnFolder does. A missing
+// one is no error.
 func OwnFile(path string) error {
 	st, err := os.Lstat(path)
 	switch {

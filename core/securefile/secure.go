@@ -90,9 +90,8 @@ func credential(path string) bool {
 }
 
 // Replace puts a file with these permissions in the place of the one at path, or makes one: whole
-// or not at all, also after a power cut. Where a link stands there, what it leads to is replaced. A
-// file that root replaces keeps its owner and group.
-// Of two calls at the same time the last one stays.
+// or not at all, also after a power cut. If it is a link, its target is replaced. A file that root
+// replaces keeps its owner and group. Of two calls at the same time the last one stays.
 func Replace(path string, data []byte, mode fs.FileMode) error {
 	to, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,7 +119,7 @@ func Replace(path string, data []byte, mode fs.FileMode) error {
 	return syncFolder(filepath.Dir(to))
 }
 
-// Remove takes a file away, for good: a power cut does not bring it back. That there is none is no
+// Remove removes a file, permanently: a power cut does not bring it back. A missing one is no
 // error.
 func Remove(path string) error {
 	err := os.Remove(path)

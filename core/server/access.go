@@ -46,7 +46,7 @@ var allowed = map[Role][]Role{
 	Feed:     {Feed},
 }
 
-// caller is who asks.
+// caller is the bearer of a request's token.
 type caller struct {
 	name   string // as it is in the audit log, and counts for four eyes
 	scope  ledger.Scope
@@ -66,7 +66,8 @@ func named(t ledger.Token) string {
 
 type callerKey struct{}
 
-// callerOf is who asks. The zero caller, of a context without one, sees nothing.
+// callerOf returns the caller of a request. The zero caller, of a context without one, sees
+// nothing.
 func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c
@@ -169,7 +170,7 @@ func may(t ledger.Token, role Role) bool {
 // permits reports whether a token has a permission. No role includes one.
 func permits(t ledger.Token, p api.Permission) bool { return slices.Contains(t.Roles, string(p)) }
 
-// missing says which permission a token lacks, and how one gets it.
+// missing returns which permission a token lacks, and how one gets it.
 func missing(t ledger.Token, p api.Permission) string {
 	return "the token " + t.Name + " does not have the permission " + string(p) + ", which no role includes: an admin makes a token with turnus admin tokens create NAME --role operator --" + string(p)
 }

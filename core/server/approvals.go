@@ -16,11 +16,11 @@ import (
 )
 
 // approvals registers what is approved of windows. Approvals are in the definitions, beside what
-// they cover, or are given here by those whose role it is; docs/windows.md says how the two count
-// together.
+// they cover, or are given here by those whose role it is; docs/windows.md describes how the two
+// count together.
 func (s *Server) approvals() {
 	handle(s, route{
-		id: "list-approvals", method: http.MethodGet, path: "/v1/approvals", summary: "List the windows that need an approval, and how it stands", role: Viewer,
+		id: "list-approvals", method: http.MethodGet, path: "/v1/approvals", summary: "List the windows that need an approval, and its state", role: Viewer,
 		detail: "By window set and rule. A tenant's token sees those of the sets that its hosts have, or its playbooks name.",
 	}, s.listApprovals)
 	handle(s, route{
@@ -211,7 +211,7 @@ func approvalsOf(by caller, set *definitions.Set, cal *admission.Calendar, name 
 	return out
 }
 
-// approvalState is the word for how a place stands.
+// approvalState is the word for the state of a place.
 func approvalState(s *windows.Standing, now time.Time) string {
 	switch b := s.Beside; {
 	case s.Holds:

@@ -30,7 +30,7 @@ func (b *bed) workers(set string) admission.Answer {
 	return a
 }
 
-// place is how a set stands, as a token sees it.
+// place is the state of a set, as a token sees it.
 func (b *bed) place(secret, set string) (api.WindowApproval, bool) {
 	b.t.Helper()
 	l := want[struct{ Items []api.WindowApproval }](b.t, b.ask(secret, "GET", "/v1/approvals", nil), http.StatusOK)
@@ -104,7 +104,7 @@ func TestWindowIsApprovedAtTheServer(t *testing.T) {
 	}
 	want[any](t, b.ask(approver, "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{}), http.StatusOK)
 
-	for _, far := range []time.Time{time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(2201, 1, 1, 0, 0, 0, 0, time.UTC)} { // no definitions can say it
+	for _, far := range []time.Time{time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(2201, 1, 1, 0, 0, 0, 0, time.UTC)} { // no definitions can contain it
 		if a := b.ask(approver, "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{Until: far}); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, "expected a year from 1970 to 2200") {
 			t.Fatalf("%d %s", a.status, a.body)
 		}

@@ -282,7 +282,7 @@ func (s *Server) forecastAt(ctx context.Context, e *estimate, at time.Time) erro
 	return err
 }
 
-// parts says what a run does in each lane.
+// parts returns what a run does in each lane.
 func (l *lanes) parts(e *estimate) map[forecast.LaneKey]forecast.LanePart {
 	parts := map[forecast.LaneKey]forecast.LanePart{}
 	for i, h := range e.launch.Hosts {

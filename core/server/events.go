@@ -174,8 +174,8 @@ func (f *follow) oneJob(ctx context.Context, id core.JobID) error {
 	return f.out.flush()
 }
 
-// live sends what the feed has until over says that the end is recorded, and behind it until heard
-// says that all live events of it have come, or lateFor has passed.
+// live sends what the feed has until over reports that the end is recorded, and behind it until
+// heard reports that all live events of it have come, or lateFor has passed.
 func (f *follow) live(ctx context.Context, over func(context.Context) (bool, error), heard func() bool) error {
 	if f.s.cfg.Feed != nil {
 		var leave func()

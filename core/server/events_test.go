@@ -115,7 +115,7 @@ func TestFollowAJobFromItsBeginningToItsRecordedEnd(t *testing.T) {
 	if got != "[output two output three job_done]" {
 		t.Fatal(got)
 	}
-	// A reader that comes later gets the same, and who was there continues behind what it had.
+	// A reader that comes later gets the same, and one that was there continues behind what it had.
 	again := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/jobs/1/events")
 	if got := fmt.Sprint(again.rest()); got != "[output one output two output three job_done]" {
 		t.Fatal(got)

@@ -154,7 +154,7 @@ func TestExecOptions(t *testing.T) {
 	}
 }
 
-// The audit log says who ran what, why, and on how many hosts; another tenant does not see it.
+// The audit log has who ran what, why, and on how many hosts; another tenant does not see it.
 func TestExecIsAudited(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -67,7 +67,7 @@ func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanatio
 	}
 }
 
-// callers says which hosts call the steps with once of a run that have no result yet.
+// callers returns which hosts call the steps with once of a run that have no result yet.
 func (s *Server) callers(ctx context.Context, run *ledger.Run) (texts []string) {
 	steps, err := s.cfg.Ledger.Once(ctx, run)
 	if err != nil {

@@ -38,7 +38,7 @@ func (s *Server) exports() {
 	one("audit", "Export who did what", s.exportAudit)
 }
 
-// exportQuery says what is exported.
+// exportQuery selects what is exported.
 type exportQuery struct {
 	Since  time.Time `query:"since" doc:"created, or done, then or later; jobs go by their run"`
 	Until  time.Time `query:"until" doc:"before"`
@@ -66,7 +66,7 @@ func (s *Server) export(r route, by caller, format string, open func(context.Con
 			if req.Context().Err() == nil {
 				s.cfg.Log.Warn("an export broke off", "operation", r.id, "error", err)
 			}
-			panic(http.ErrAbortHandler) // the one way to say in HTTP that the body is not whole
+			panic(http.ErrAbortHandler) // the one way to show in HTTP that the body is not whole
 		}
 		_ = out.ctl.SetWriteDeadline(time.Time{})
 	}}, nil

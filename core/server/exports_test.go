@@ -45,7 +45,8 @@ func exportOf(t *testing.T, b *bed, secret, url string) string {
 	return a.body
 }
 
-// Both formats say the same, and are read back as what the ledger has; no cell of CSV is a formula.
+// Both formats have the same, and are read back as what the ledger has; no cell of CSV is a
+// formula.
 func TestExportsAreReadBack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -70,8 +70,8 @@ func (g *generator) value(s *huma.Schema, depth int) any {
 	return pick(g, odd)
 }
 
-// request makes a request of an operation: mostly as the document says, with the bed's own things
-// as often as not.
+// request makes a request of an operation: mostly as in the document, with the bed's own things as
+// often as not.
 func (g *generator) request(o operation) (method, target, body string, headers []string) {
 	target = o.url
 	if g.IntN(3) == 0 { // other things than those that are there

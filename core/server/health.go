@@ -16,8 +16,8 @@ import (
 // healthTime is how long a health check waits for what it asks.
 const healthTime = 3 * time.Second
 
-// health registers the two routes that need no token. They say how the server is, and nothing of
-// what it holds.
+// health registers the two routes that need no token. They report the health of the server, and
+// none of its data.
 func (s *Server) health() {
 	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

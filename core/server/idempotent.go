@@ -34,7 +34,7 @@ func digest(texts ...string) string {
 }
 
 // repeated finds the run that a request with the key made before: a repeat gets its run, whatever
-// the project says now. found is false if there is none. Another request under the key is
+// the project is now. found is false if there is none. Another request under the key is
 // core.ErrConflict.
 func (s *Server) repeated(ctx context.Context, by caller, key string, request []byte) (answer *versioned[api.Run], found bool, err error) {
 	if key == "" {

@@ -7,11 +7,11 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// nobodyWorks is why nothing starts, where no worker has lately said that it lives.
+// nobodyWorks is why nothing starts, if no worker has reported lately.
 const nobodyWorks = "no worker of this pool reports: see turnus admin workers ls"
 
-// deserted reports whether no worker says that it lives. A board that cannot be read counts as one
-// with workers.
+// deserted reports whether no worker is registered on the board. A board that cannot be read counts
+// as one with workers.
 func (s *Server) deserted(ctx context.Context) bool {
 	names, err := s.cfg.Board.Names(ctx, api.WorkerPrefix)
 	return err == nil && len(names) == 0

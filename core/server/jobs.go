@@ -77,8 +77,8 @@ func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 // askTogether is how many jobs the queue is asked about at the same time.
 const askTogether = 8
 
-// addStates says of the jobs of a run that have no outcome where they stand. If the queue does not
-// answer in time, they are unknown.
+// addStates sets the state of the jobs of a run that have no outcome. If the queue does not answer
+// in time, they are unknown.
 func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, jobs []api.Job) error {
 	if !slices.ContainsFunc(jobs, func(j api.Job) bool { return j.Outcome == "" }) {
 		return nil

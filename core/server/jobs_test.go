@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
-// mute is a queue that does not say where jobs are.
+// mute is a queue that does not report where jobs are.
 type mute struct{ encrypted.Backend }
 
 func (mute) Explain(context.Context, core.JobID) (queue.Explanation, error) {
@@ -34,7 +34,7 @@ func (b *bed) jobStates(secret, path string) (all []string) {
 		for _, j := range l.Items {
 			text := string(j.State) + string(j.Outcome)
 			if j.State != "" && j.Reason == "" {
-				b.t.Errorf("job %d is %s, and nobody says why", j.Index, j.State)
+				b.t.Errorf("job %d is %s without a reason", j.Index, j.State)
 			}
 			all = append(all, fmt.Sprint(j.Index, " ", text))
 		}
@@ -94,8 +94,8 @@ func TestJobsWithoutAnOutcomeAreListed(t *testing.T) {
 	}
 }
 
-// A job that waits for a host says who holds it only to those who may see that run. Control: the
-// provider, who may.
+// The reason of a job that waits for a host names the run that holds it only for those who may see
+// that run. Control: the provider, who may.
 func TestFaultS15ExplainNamesNoOtherTenantsRun(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -25,8 +25,8 @@ func (c *countedQueue) Status(ctx context.Context, run string) (queue.Status, er
 	return c.Queue.Status(ctx, run)
 }
 
-// A list with live says of each run what the view of that run says, and asks the queue once.
-// Control: without live it says nothing of the queue.
+// A list with live has of each run what the view of that run has, and asks the queue once. Control:
+// without live it has nothing of the queue.
 func TestAListWithLiveAsksTheQueueOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Definitions that are applied say nothing of what a worker logs in with. The control is the same
-// tree with the name of a credential.
+// Definitions that are applied do not set what a worker logs in with. The control is the same tree
+// with the name of a credential.
 func TestFaultS1AppliedDefinitionsReportNothingOfLogins(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

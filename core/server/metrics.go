@@ -112,7 +112,7 @@ const (
 	scrapersKeep = 24 * time.Hour // a token that is revoked while the ledger is away reads metrics for no longer
 )
 
-// admit takes what the ledger said of a token: 0 is that it may, 503 that nobody knows.
+// admit takes the ledger's answer about a token: 0 allows it, 503 means that nobody knows.
 func (k *scrapers) admit(authorization string, status int, now time.Time) bool {
 	sum := sha256.Sum256([]byte(authorization))
 	k.mu.Lock()
@@ -207,7 +207,7 @@ func emitLoad(emit telemetry.Emit, l *queue.Load) {
 
 // census is the last reading of the queue and its workers.
 type census struct {
-	mu      sync.Mutex // held while it is read: who comes meanwhile waits, and has the same
+	mu      sync.Mutex // held while it is read: a request that comes meanwhile waits, and gets the same
 	at      time.Time
 	load    queue.Load
 	workers []api.Worker

@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// nodes registers workers and the queue. They serve all tenants, and what they say is about all: a
-// tenant's token is refused.
+// nodes registers workers and the queue. They serve all tenants, and report about all: a tenant's
+// token is refused.
 func (s *Server) nodes() {
 	handle(s, route{
 		id: "list-workers", method: http.MethodGet, path: "/v1/workers", summary: "List workers, by name", role: Viewer, everyone: true,
@@ -70,7 +70,7 @@ func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.O
 		w.State = api.WorkerDraining
 	case o.Cordoned:
 		w.State = api.WorkerCordoned
-	case reported && o.At.After(w.Reported) && (w.State == api.WorkerCordoned || w.State == api.WorkerDraining): // it has yet to say what it made of it
+	case reported && o.At.After(w.Reported) && (w.State == api.WorkerCordoned || w.State == api.WorkerDraining): // it has yet to report what it made of it
 		w.State = api.WorkerReady
 	}
 	return w, o, alive || reported && (o.Cordoned || o.Draining), nil

@@ -131,8 +131,8 @@ func (s *Server) getOutput(ctx context.Context, by caller, in *struct {
 	return nil, fmt.Errorf("job %s has no output %s: %w", in.id(), name, core.ErrNotFound)
 }
 
-// sendOutput answers with the text or the part that was asked for. It is not HTML, whatever it
-// says.
+// sendOutput answers with the text or the part that was asked for. It is not HTML, whatever its
+// contents.
 func (s *Server) sendOutput(hc huma.Context, by caller, id core.JobID, t text) {
 	r, w := humago.Unwrap(hc)
 	h := w.Header()

@@ -99,7 +99,7 @@ func checkPermissions(n api.NewToken) error {
 		case !slices.Contains(permissions(), p):
 			return fmt.Errorf("permission %q: expected %s, %s or %s: %w", clip(string(p), 100), api.PermitExec, api.PermitOutside, api.PermitBecome, core.ErrInvalid)
 		case Role(n.Role) != Operator && Role(n.Role) != Admin:
-			return fmt.Errorf("permission %s: it is for operators and admins, and the token is to be %s: %w", p, n.Role, core.ErrInvalid)
+			return fmt.Errorf("permission %s: it is for operators and admins, and the token gets the role %s: %w", p, n.Role, core.ErrInvalid)
 		case p != api.PermitExec && !slices.Contains(n.Permissions, api.PermitExec):
 			return fmt.Errorf("permission %s: it needs the permission %s beside it: %w", p, api.PermitExec, core.ErrInvalid)
 		}

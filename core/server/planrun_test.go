@@ -22,8 +22,8 @@ func gatedTree() map[string]string {
 	return t
 }
 
-// A plan says what a run would do, and makes none. A run is refused where its hosts or its playbook
-// are not those of the plan by then; control: without the hash it is not.
+// A plan shows what a run would do, and makes none. A run is refused where its hosts or its
+// playbook are not those of the plan by then; control: without the hash it is not.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// A problem says where the mistake is, and does not send back all that was sent.
+// A problem has the place of the mistake, and does not send back all that was sent.
 func TestProblemsAreBrief(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -16,7 +16,7 @@ import (
 // notedKey is where the context has a place for what is known only once the request was let in.
 type notedKey struct{}
 
-// noted is who asked, and in which trace.
+// noted is the caller of a request, and its trace.
 type noted struct{ who, trace string }
 
 // logged logs each request once it is answered: what changes something, and what failed, for

@@ -19,7 +19,7 @@ func refuseFrom(asked api.Retry, isCommand bool) error {
 	return nil
 }
 
-// resume makes the hosts of a retry continue where they can, and says which do.
+// resume makes the hosts of a retry continue where they can, and lists those that do.
 func (r *retry) resume(at *controller.Resumption, restart bool) error {
 	resumed, restarted, err := at.Apply(r.launch, restart)
 	if err != nil {

@@ -154,7 +154,7 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	return again, err
 }
 
-// planRetry says what a retry would do.
+// planRetry returns what a retry would do.
 func (s *Server) planRetry(ctx context.Context, by caller, in *struct {
 	RunPath
 	Body api.Retry
@@ -210,7 +210,7 @@ func (s *Server) hostsToRetry(ctx context.Context, run string, jobs []ledger.Job
 	return tenants, nil
 }
 
-// retried says what the new run does not have in common with the earlier one.
+// retried returns the differences of the new run from the earlier one.
 func retried(before, now *launch.Launch, wanted map[string]string) *api.Retried {
 	r := &api.Retried{Run: before.Run.ID, Revision: before.Snapshot.Revision, PlaybookChanged: !bytes.Equal(before.Playbook.Whole(), now.Playbook.Whole())}
 	taken := make(map[string]bool, len(now.Hosts))

@@ -153,7 +153,7 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 		}
 	case err != nil:
 		return nil, err
-	case before.Managed: // PutSchedule says where it is changed
+	case before.Managed: // the error of PutSchedule names where it is changed
 	case in.Match != "":
 		version = before.Version
 		if err := in.matches(etagOf(version)); err != nil {

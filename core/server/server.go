@@ -37,7 +37,7 @@ type Config struct {
 	// Backend names the kind of queue: memory or redis.
 	Backend string
 	// Elsewhere is set where unfinished runs are in queues of other processes, and nobody can be asked
-	// where their jobs stand.
+	// for the state of their jobs.
 	Elsewhere bool
 	// Feed carries the live events of runs, each an api.Event in JSON under the run's id. Nil: streams
 	// have what is recorded only, as soon as it is.
@@ -249,7 +249,7 @@ type route struct {
 // rawBody is where the context has the body of a raw route.
 type rawBody struct{}
 
-// extension is where the document says that a route is for tokens of all tenants only.
+// extension is the key by which the document marks a route for tokens of all tenants only.
 const extension = "x-all-tenants"
 
 // handle registers a route.

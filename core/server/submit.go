@@ -70,8 +70,8 @@ func launched(run api.Run, l *launch.Launch) api.Run {
 	return run
 }
 
-// runAsSeen reads a run that is to be changed, and refuses it where it is not any more what its
-// If-Match says that the caller saw.
+// runAsSeen reads a run before a change, and refuses it if it is not any more as the caller saw it,
+// by its If-Match.
 func (s *Server) runAsSeen(ctx context.Context, by caller, id string, seen IfMatch) (ledger.Run, error) {
 	run, err := s.cfg.Ledger.Run(ctx, by.scope, id)
 	if err != nil {

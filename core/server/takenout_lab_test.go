@@ -23,8 +23,8 @@ type attack struct {
 }
 
 // takenOut has guards that are taken out together, because programs without them are compiled once,
-// and the attacks on them by package. That a retry leaves hosts of other tenants out is not here:
-// the targets of the playbook also do so.
+// and the attacks on them by package. A retry, which leaves hosts of other tenants out, is not
+// here: the targets of the playbook also do so.
 var takenOut = []struct {
 	guards  [][3]string // the file, the guard, and what replaces it
 	attacks map[string][]attack

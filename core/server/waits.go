@@ -97,7 +97,7 @@ func wavesClosed(limits []int, from, to int) string {
 	return fmt.Sprintf("waves %d to %d of %d are not released", first, last, len(limits))
 }
 
-// of returns what the queue said a short time ago, or asks it.
+// of returns the queue's answer of a short time ago, or asks it.
 func (t *askedJobs) of(ask func() []queue.Explanation) []queue.Explanation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +107,7 @@ func (t *askedJobs) of(ask func() []queue.Explanation) []queue.Explanation {
 	return t.jobs
 }
 
-// explainAll asks the queue about the first jobs; what it does not say in time is left out.
+// explainAll asks the queue about the first jobs; answers that are late are left out.
 func (s *Server) explainAll(ctx context.Context, run *ledger.Run, indexes []int) []queue.Explanation {
 	indexes = indexes[:min(len(indexes), askedHosts)]
 	all := make([]queue.Explanation, len(indexes))
@@ -132,7 +132,8 @@ type waits struct {
 	all   []api.Wait
 }
 
-// add counts hosts. How many jobs are at work is in the reason of some waits, and no difference.
+// add counts hosts. The number of jobs at work is in the reason of some waits, and makes no
+// difference.
 func (w *waits) add(code core.ReasonCode, reason string, until time.Time, indexes ...int) {
 	if len(indexes) == 0 {
 		return

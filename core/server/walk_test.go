@@ -21,7 +21,7 @@ type aim struct {
 	path map[string]string
 	body any
 	sse  bool
-	// list: who may not see acme's things gets an answer without them; others are refused.
+	// list: a caller who may not see acme's things gets an answer without them; others are refused.
 	list    bool
 	headers []string
 	// creates: there is nothing before it, for the audit log; removes: nothing after it.
@@ -37,7 +37,7 @@ type aim struct {
 }
 
 // aims has one entry an operation of the document. A route that is not here fails
-// TestEveryRouteRefusesOtherTenants: say how it reaches a tenant's things.
+// TestEveryRouteRefusesOtherTenants: add how it reaches a tenant's things.
 var aims = map[string]aim{
 	"create-run":           {creates: true, body: api.NewRun{Playbook: "acme-patch"}},
 	"create-runs":          {creates: true, each: true, body: api.NewRuns{Runs: []api.KeyedRun{{Key: "k", NewRun: api.NewRun{Playbook: "acme-patch"}}}}},
@@ -90,7 +90,7 @@ var aims = map[string]aim{
 	"list-sources":         {list: true},
 	"get-source":           {path: map[string]string{"source": "acme-cmdb"}},
 	"diff-source":          {path: map[string]string{"source": "acme-cmdb"}},
-	"approve-source":       {path: map[string]string{"source": "acme-cmdb"}}, // walk fills in what is held
+	"approve-source":       {path: map[string]string{"source": "acme-cmdb"}}, // walk fills in what is waiting
 	"list-origins":         {path: map[string]string{"host": "acme-1"}},
 	"get-host":             {path: map[string]string{"host": "acme-1"}},
 	"get-host-facts":       {path: map[string]string{"host": "acme-1"}},
@@ -320,8 +320,7 @@ func TestEveryRouteAsksForATokenAndARole(t *testing.T) {
 	}
 }
 
-// The roles are what docs/api.md says: a table of their own, so that a change of allowed is
-// noticed.
+// The roles are those of docs/api.md: a table of their own, so that a change of allowed is noticed.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	for have, may := range map[Role][]Role{
@@ -369,7 +368,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			t.Errorf("%s left in the audit log: %s", o.OperationID, asJSON(after))
 		}
 		if o.creates != (after.Before == nil) || o.removes != (after.After == nil) {
-			t.Errorf("%s does not say what was before and after: %s", o.OperationID, asJSON(after))
+			t.Errorf("%s does not have what was before and after: %s", o.OperationID, asJSON(after))
 		}
 	}
 	if changes < 20 {

@@ -24,7 +24,7 @@ steps: [{name: list, uses: command, with: {run: "echo ${{ join(map(hosts('vars.g
 }
 
 // The answer to a launch warns where hosts('…') gives no host, by each route that launches, and
-// says nothing of a list that has one. The record does not repeat it.
+// does not mention a list that has one. The record does not repeat it.
 func TestAnswersToLaunchesCarryWarnings(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

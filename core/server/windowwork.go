@@ -70,7 +70,7 @@ func hostsBySet(by caller, set *definitions.Set, playbook string) map[string]int
 	return count
 }
 
-// waitsOf says for how many hosts the steps wait for each set, be it through a set that inherits
+// waitsOf returns for how many hosts the steps wait for each set, be it through a set that inherits
 // from it or requires it. A job type that undoes its own failure does not undo earlier steps.
 func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int, defs *windows.Definitions, types func(string) (playbooks.Type, bool)) map[string]wait {
 	out, calls := map[string]wait{}, p.Calls()

@@ -169,8 +169,8 @@ func withData(t queue.Target, more any, most int) ([]byte, error) {
 	return data, nil
 }
 
-// HandlersOf returns how a job stands with its handlers by the state that its worker saved. Without
-// a state there is nothing to run: a worker saves one before the first change that needs a handler.
+// HandlersOf returns the state of a job's handlers, by the state that its worker saved. Without a
+// state there is nothing to run: a worker saves one before the first change that needs a handler.
 // Nil is a state that cannot be read.
 func HandlersOf(state []byte) *core.Handlers {
 	var s struct {

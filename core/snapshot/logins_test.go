@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// A job that somebody wrote into the queue never says what a worker logs in with. The same host
+// A job that somebody wrote into the queue never sets what a worker logs in with. The same host
 // without these keys, the control, is read.
 func TestFaultS1ForgedJobsSayNothingOfLogins(t *testing.T) {
 	for _, said := range []string{

@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// tagAlways is selected whatever --tags says, unless skipped by name, as in Ansible.
+// tagAlways is selected whatever the value of --tags, unless skipped by name, as in Ansible.
 const tagAlways = "always"
 
 // Selects reports whether a step with these tags runs under the snapshot's tags.

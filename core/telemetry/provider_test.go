@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// cleanEnvironment takes out what this process's environment says of traces.
+// cleanEnvironment takes out the variables of traces in this process's environment.
 func cleanEnvironment(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_EXPORTER_OTLP_HEADERS"} {
@@ -76,7 +76,7 @@ func TestWhereSpansGo(t *testing.T) {
 	}
 }
 
-// The standard variables say what is sent along; what the environment says of the service wins.
+// The standard variables set what is sent along; those of the environment about the service win.
 func TestStandardVariablesAreHonoured(t *testing.T) {
 	cleanEnvironment(t)
 	var mu sync.Mutex
@@ -168,7 +168,7 @@ func TestACollectorThatDoesNotAnswerSlowsNothing(t *testing.T) {
 				t.Errorf("the end took %v: %v", time.Since(began), err)
 			}
 			if n := strings.Count(log.String(), "does not take traces"); n != 1 {
-				t.Errorf("the log says %d times that spans are lost: %s", n, &log)
+				t.Errorf("the log reports %d times that spans are lost: %s", n, &log)
 			}
 		})
 	}

@@ -39,8 +39,8 @@ func rules(t *testing.T) []rule {
 	return file.Groups[0].Rules
 }
 
-// Each rule asks for metrics that there are, says how bad it is, and links to a heading that says
-// what to do; each heading is a rule's.
+// Each rule asks for metrics that there are, has a severity, and links to a heading about what to
+// do; each heading is a rule's.
 func TestRulesAreExplained(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(alertGuide)

@@ -44,7 +44,7 @@ func TestCaptureKeepsHeadAndTail(t *testing.T) {
 			t.Fatalf("%d bytes became %d: cut %v", len(all), len(text), cut)
 		}
 		if cap(c.head)+cap(c.tail) > 3*streamKeep {
-			t.Fatalf("%d bytes are held", cap(c.head)+cap(c.tail))
+			t.Fatalf("%d bytes are kept", cap(c.head)+cap(c.tail))
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// streamKeep is how much of one stream of one step is kept: the first half and the
-// last half, since the one says what began and the other how it ended.
+// streamKeep is how much of one stream of one step is kept: the first half and the last half, since
+// the one shows what began and the other how it ended.
 const streamKeep = 64 << 10
 
 // capture keeps the head and the tail of a stream in bounded memory.

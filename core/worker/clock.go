@@ -7,7 +7,7 @@ import (
 
 // Bounds of what is known of the queue's clock.
 const (
-	clockAge  = 7               // beats: an answer older than so many says nothing any more
+	clockAge  = 7               // beats: an older answer does not count any more
 	clockStep = time.Second     // wall clock and monotonic clock may part by so much since the answer
 	clockKeep = 5 * time.Second // so long an answer that was quicker is believed rather than a newer one
 )
@@ -21,9 +21,9 @@ type clock struct {
 	mu        sync.Mutex
 	local     time.Time     // when the answer had come, by this node
 	suspended time.Duration // how long the machine had been suspended by then
-	said      time.Time     // what the answer said
+	said      time.Time     // the time in the answer
 	spread    time.Duration // how long it took: the queue's clock is later by so much at most
-	doubt     time.Duration // since a leap: what the clock would say if it had continued, less what it says
+	doubt     time.Duration // since a leap: the time that the clock would have if it had continued, less the time that it has
 }
 
 // report takes in an answer of the queue that was asked for at sent. It returns how far the queue's
@@ -74,9 +74,9 @@ func leaped(went, passed, spread time.Duration) time.Duration {
 	return 0
 }
 
-// now is between early and late by the queue's clock, and after a leap by what that would say
-// without it. It is not known when the queue has not answered for long, or when the machine was
-// suspended since.
+// now is between early and late by the queue's clock, and after a leap by the time that this clock
+// would have without it. It is not known when the queue has not answered for long, or when the
+// machine was suspended since.
 func (c *clock) now() (early, late time.Time, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

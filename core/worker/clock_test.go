@@ -19,7 +19,7 @@ func TestClockIsTheQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock{beat: queue.BeatEvery}
 		if _, _, known := c.now(); known {
-			t.Fatal("known before the queue said anything")
+			t.Fatal("known before the queue answered")
 		}
 		real := func() time.Time { return time.Now().Add(-3 * time.Hour) } // the node's clock is off
 		report := func(took time.Duration) {
@@ -156,7 +156,7 @@ func TestFaultR2ALeapIsReportedOnce(t *testing.T) {
 		off.Add(int64(5 * time.Second)) // less than a session lives
 		pass(time.Minute)
 		if got := l.said(ClockLeaped); len(got) != 1 || n.Stats().ClockLeaps != 1 {
-			t.Errorf("said %v, counted %d", got, n.Stats().ClockLeaps)
+			t.Errorf("reported %v, counted %d", got, n.Stats().ClockLeaps)
 		}
 		text, _, err := l.q.Posted(t.Context(), api.LeapDocument, 0)
 		var leap api.Leap

@@ -365,7 +365,7 @@ func TestDelegateIsNamedByAJobThatIsLost(t *testing.T) {
 	}
 }
 
-// An error on the other host is the failure of the step, and says where. Facts are those of the
+// An error on the other host is the failure of the step, and names the host. Facts are those of the
 // job's own host.
 func TestDelegateThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -418,8 +418,8 @@ func TestDelegateOfItems(t *testing.T) {
 }
 
 // A step also waits for the window of the host that it is called on. So does each item of a step
-// whose own host has no window. That the other window is closed when that of the own host opens is
-// no window that was missed, of which the set lets it carry over none.
+// whose own host has no window. If the other window is closed when that of the own host opens, no
+// window was missed; the set lets it carry over none.
 func TestDelegateWaitsForTheWindowOfItsHost(t *testing.T) {
 	for name, c := range map[string]struct {
 		own, step string

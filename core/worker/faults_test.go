@@ -43,7 +43,7 @@ func TestCancelledRunStopsItsJobs(t *testing.T) {
 			}
 		}
 		if said != 4 {
-			t.Errorf("%d results say in which step they were stopped, expected 4", said)
+			t.Errorf("%d results name the step in which they were stopped, expected 4", said)
 		}
 	})
 }
@@ -60,7 +60,7 @@ func TestQueueAwayForAWhileHarmsNobody(t *testing.T) {
 		f.set(away) // the jobs end meanwhile
 		pass(3 * time.Second)
 		if got := l.said(QueueAway, QueueBack, SessionLost); !slices.Equal(got, []EventKind{QueueAway}) {
-			t.Errorf("said %v, expected that the queue is away, once", got)
+			t.Errorf("reported %v, expected that the queue is away, once", got)
 		}
 		f.set(nil)
 		res := l.results(la)
@@ -70,7 +70,7 @@ func TestQueueAwayForAWhileHarmsNobody(t *testing.T) {
 			t.Errorf("outcomes %v after %d calls", count(res), len(l.plugins.seen()))
 		}
 		if got := l.said(QueueAway, QueueBack, SessionLost); !slices.Equal(got, []EventKind{QueueAway, QueueBack}) {
-			t.Errorf("said %v", got)
+			t.Errorf("reported %v", got)
 		}
 	})
 }
@@ -98,7 +98,7 @@ func TestJobsAreStoppedBeforeTheLeaseRunsOut(t *testing.T) {
 		pass(queue.SessionTTL)
 		at := stopped.Load()
 		if at == nil {
-			t.Fatal("the job went on although its lease had ended")
+			t.Fatal("the job continued although its lease had ended")
 		}
 		if d := at.Sub(cut); d < queue.SessionTTL/2 || d >= queue.SessionTTL-time.Second/2 {
 			t.Errorf("the job was stopped %v after the queue went away, the lease is good for %v", d, queue.SessionTTL)

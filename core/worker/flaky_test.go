@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// flaky is a Queue whose calls fail as a test says.
+// flaky is a Queue whose calls fail as a test sets.
 type flaky struct {
 	queue.Worker
 	// fault is asked before each call: nil lets it through.

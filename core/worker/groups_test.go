@@ -135,7 +135,7 @@ steps:
 handlers: [{name: web, uses: file, with: {path: /restart}}]
 `
 
-// The worker does as is decided: error is read, the record says that a host was rescued, and a
+// The worker does as is decided: error is read, the record shows that a host was rescued, and a
 // change keeps its handler.
 func TestGroups(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -46,7 +46,7 @@ func (l *lab) ends(by map[string][]string) {
 			return host.Outcome{Changed: true}, nil
 		case "failed", "refused":
 			return host.Outcome{Failed: true, Reason: how}, nil
-		case "touched": // it could have changed something, and says that it did not
+		case "touched": // it could have changed something, and reports that it did not
 			return host.Outcome{}, nil
 		case "lost":
 			return host.Outcome{Failed: true, Lost: true, Reason: how}, nil

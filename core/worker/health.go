@@ -16,8 +16,7 @@ func (w *Worker) Stuck() error {
 	return nil
 }
 
-// Unready returns why the node takes no new job now, or is nil. That it is full, or loaded, is no
-// reason.
+// Unready returns why the node takes no new job now, or is nil. A full or loaded node is ready.
 func (w *Worker) Unready() error {
 	switch {
 	case w.draining.Load():

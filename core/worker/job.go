@@ -248,7 +248,7 @@ func (j *job) newAck(kind queue.AckKind, after time.Duration) queue.Ack {
 	return queue.Ack{Job: j.lease.Job, Token: j.lease.Token, Kind: kind, After: after}
 }
 
-// finish makes the final ack and says it.
+// finish makes the final ack, and reports the result as an event.
 func (j *job) finish(r core.Result) queue.Ack {
 	detail := j.record(&r)
 	j.report(Event{Kind: JobDone, Result: &r})

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 var _ Plugins = (*host.Supervisor)(nil)
 
-// script is a Plugins whose job types do what a test says.
+// script is a Plugins whose job types do what a test sets.
 type script struct {
 	do   func(ctx context.Context, c host.Call) (host.Outcome, error)
 	boot string // id that hosts give; "": there is no job type facts

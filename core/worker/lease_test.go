@@ -75,7 +75,7 @@ func TestFaultR1NoStepBeginsOnAnExpiredLease(t *testing.T) {
 				t.Errorf("%+v, %d stops", res[0], len(ends))
 			}
 			if got := l.said(SessionLost); len(got) != 1 {
-				t.Errorf("said %v, expected once that the lease was not trusted", got)
+				t.Errorf("reported %v, expected once that the lease was not trusted", got)
 			}
 		})
 	}
@@ -132,8 +132,8 @@ func TestFaultR1AnAnswerFromBeforeTheStopRenewsNothing(t *testing.T) {
 // stoppableEnv is set for a process that stoppable is all of.
 const stoppableEnv = "TURNUS_TEST_STOPPABLE"
 
-// stoppable is a worker in a process of its own. It prints what begins on hosts, and what its
-// worker says. Step a ends when stdin does, whatever it is asked.
+// stoppable is a worker in a process of its own. It prints what begins on hosts, and the reports of
+// its worker. Step a ends when stdin does, whatever it is asked.
 func stoppable(addr string) {
 	client := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: 2, Username: servers.RedisUser, Password: servers.Password})
 	q, err := redis.New(client, redis.Options{})
@@ -207,7 +207,7 @@ func TestFaultR1AProcessThatWasStoppedBeginsNothing(t *testing.T) {
 			}
 		}
 		if n > 0 {
-			t.Fatalf("the worker ended before it said %q", what)
+			t.Fatalf("the worker ended before it printed %q", what)
 		}
 	}
 	await(3, "begin a")

@@ -83,7 +83,8 @@ const (
 	loadHysteresis = 0.1         // below the limit by so much before jobs are taken again
 )
 
-// loadGuard says whether the node is over its limit, with hysteresis. It belongs to the poller.
+// loadGuard determines whether the node is over its limit, with hysteresis. It belongs to the
+// poller.
 type loadGuard struct {
 	limits  Limits
 	measure func() (cpu, memory float64)
@@ -93,7 +94,7 @@ type loadGuard struct {
 	over    bool
 }
 
-// check measures when it is time to, and says when that changed the answer.
+// check measures when it is time to, and reports when that changed the answer.
 func (g *loadGuard) check(now time.Time) (over, changed bool, text string) {
 	if g.measure == nil || !g.at.IsZero() && now.Sub(g.at) < loadEvery {
 		return g.over, false, ""

@@ -230,8 +230,8 @@ func (m *machine) outcome() leaseEnd {
 }
 
 // untouched reports whether no step of a check run so far would change the job's host. One that was
-// not called, because its job type has no check mode, might, and so might one that failed. It
-// says nothing of the host of an on, which other jobs also change.
+// not called, because its job type has no check mode, might, and so might one that failed. It does
+// not cover the host of an on, which other jobs also change.
 func (m *machine) untouched() bool {
 	none := func(o core.Outcome, code core.ReasonCode) bool {
 		return o == core.Unchanged || o == core.Skipped && code != core.NoCheckMode
@@ -304,7 +304,7 @@ func placed(o core.Outcome) bool {
 	return o == core.Failed || o == core.RolledBack || o == core.Lost
 }
 
-// called takes a step as far as step says.
+// called is step without the place in the result.
 func (m *machine) called(i int) (core.StepResult, *leaseEnd) {
 	s := m.prog.calls[i]
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}

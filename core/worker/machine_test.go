@@ -154,7 +154,7 @@ steps:
 					said = said || s.Outcome == core.Skipped && s.ReasonCode == c.why && s.Reason != ""
 				}
 				if len(r.Steps) != 4 || !said {
-					t.Errorf("no skipped step says %q: %+v", c.why, r.Steps)
+					t.Errorf("no skipped step has %q: %+v", c.why, r.Steps)
 				}
 				for _, call := range l.plugins.seen() {
 					if call.Check != c.o.Check {
@@ -422,7 +422,7 @@ func TestSuspensionLastsAtLeastASecond(t *testing.T) {
 }
 
 // A call that does not end when its time is over costs that time and a grace, once, and the reason
-// says both. Red before: it counted as a death of the plugin, was repeated twice, and the reason
+// has both. Red before: it counted as a death of the plugin, was repeated twice, and the reason
 // left out that it did not end.
 func TestFaultP6ACallThatIgnoresItsEnd(t *testing.T) {
 	inLab(t, func(l *lab) {

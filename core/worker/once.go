@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// stepOnce takes the job past a step with once. It calls the step if the ledger says that this host
-// does so for the run; else it takes over the result of the host that does, or waits for it.
+// stepOnce takes the job past a step with once. It calls the step if this host is the one that does
+// so for the run; else it takes over the result of the host that does, or waits for it.
 func (m *machine) stepOnce(i int, s playbooks.Step, sr core.StepResult) (core.StepResult, *leaseEnd) {
 	if m.passesOnce(s) {
 		return m.call(i, s, sr)
@@ -169,7 +169,7 @@ func (m *machine) post(ctx context.Context, i int, n snapshot.OnceNote, o snapsh
 }
 
 // noBoard is the end of the lease of a job that cannot read which host calls a step with once, or
-// cannot say that it does: it asks again, unless asking again changes nothing.
+// cannot post that it does: it asks again, unless asking again changes nothing.
 func (m *machine) noBoard(step string, err error) *leaseEnd {
 	if v, stop := m.between(step); stop {
 		return &v

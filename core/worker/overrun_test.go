@@ -158,7 +158,7 @@ func TestWaitingForAProcessUsesNoTimeOfTheStep(t *testing.T) {
 				return out, err
 			}
 			if no := c.MayBegin(ctx); no != "" {
-				t.Errorf("what it began is held: %s", no)
+				t.Errorf("what it began is blocked: %s", no)
 			}
 			why = c.MayStart(ctx, time.Hour)
 			return host.Outcome{Changed: true}, nil

@@ -2,5 +2,5 @@
 
 package worker
 
-// proofScenarios is how many TestNoStepOutsideItsWindow plays unless a flag says otherwise.
+// proofScenarios is how many TestNoStepOutsideItsWindow plays unless a flag sets another number.
 const proofScenarios = 60

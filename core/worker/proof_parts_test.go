@@ -43,7 +43,7 @@ func (l *line) far() *memory.Queue {
 	return l.q
 }
 
-// pass says whether a call gets through, and whether its answer does.
+// pass reports whether a call gets through, and whether its answer does.
 func (l *line) pass(board bool) (delay time.Duration, lost bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,7 +266,7 @@ func (p *fakePlugins) holds(t time.Time, ok func(proofDefs) bool) bool {
 
 // The reason for which a call's state was saved.
 const (
-	stateOwn  = "own"  // it suspended itself, or saved where it stands: it continues whatever the window
+	stateOwn  = "own"  // it suspended itself, or saved a checkpoint: it continues whatever the window
 	stateHeld = "held" // it stopped for its window
 )
 

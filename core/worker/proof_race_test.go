@@ -2,6 +2,6 @@
 
 package worker
 
-// proofScenarios is how many TestNoStepOutsideItsWindow plays unless a flag says otherwise: the
-// race detector makes each many times slower.
+// proofScenarios is how many TestNoStepOutsideItsWindow plays unless a flag sets another number:
+// the race detector makes each many times slower.
 const proofScenarios = 10

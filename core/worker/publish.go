@@ -20,7 +20,7 @@ const (
 	publishBytes  = 2 << 20 // bytes a second
 	publishBurst  = 2       // seconds' worth in one burst
 	publishText   = 16 << 10
-	publishQuiet  = publishRate / 4 // events that are kept back for those that say where a job is
+	publishQuiet  = publishRate / 4 // events that are reserved for those with the place of a job
 	publishClosed = 3 * time.Second // for the last events
 )
 

@@ -125,7 +125,7 @@ func TestCordonedNodeTakesNothingNewUntilItMayAgain(t *testing.T) {
 			t.Errorf("a cordoned node began %d jobs", n)
 		}
 		if w, _ := l.shown(); w.State != api.WorkerCordoned {
-			t.Errorf("it says %q", w.State)
+			t.Errorf("it reports %q", w.State)
 		}
 		if err := r.cfg.Worker.Unready(); err == nil || err.Error() != "cordoned" {
 			t.Errorf("it is ready: %v", err)
@@ -165,7 +165,7 @@ func TestOrderToDrainOfAnEarlierLifeCordons(t *testing.T) {
 		_, end := l.reporting(ReportConfig{Drain: func() { t.Error("it drains") }})
 		pass(5 * time.Second)
 		if w, _ := l.shown(); w.State != api.WorkerCordoned {
-			t.Errorf("it says %q", w.State)
+			t.Errorf("it reports %q", w.State)
 		}
 		end()
 	})

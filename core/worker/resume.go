@@ -96,7 +96,7 @@ func (m *machine) sameBoot() *leaseEnd {
 }
 
 // keepForRetry puts the kept results and the boot id of the earlier run on record again, so that
-// another retry continues. first is the step that was to be called.
+// another retry continues. first is the next step, which is not called.
 func (m *machine) keepForRetry(boot string, first core.StepResult) {
 	for kept := true; kept && len(m.state.Done) < len(m.resume.Steps); {
 		kept = m.keep(len(m.state.Done))
@@ -151,8 +151,8 @@ func itemKey(item any) string {
 	return string(data)
 }
 
-// addPartial makes the finished items a part of what the record says of a foreach that was under
-// way when the lease ended.
+// addPartial makes the finished items a part of the record of a foreach that was under way when the
+// lease ended.
 func (m *machine) addPartial(sr core.StepResult, items int) {
 	cur := m.state.Current
 	if cur.Item == 0 && m.partial == nil {

@@ -48,7 +48,7 @@ func (d *disk) on(l *lab) {
 			return host.Outcome{Failed: true, Reason: "no"}, nil
 		}
 		out := host.Outcome{Outputs: map[string]any{"made": path + "=" + content, "size": len(content)}}
-		if strings.HasPrefix(path, "/restart") { // restarted with what is there by now
+		if strings.HasPrefix(path, "/restart") { // restarted with what is there
 			content = d.files()
 		}
 		if d.wrote[path] != content {
@@ -175,7 +175,7 @@ func TestResumeEndsAsWithoutAFailure(t *testing.T) {
 	}
 }
 
-// Two retries follow each other; the record says which run called a kept step.
+// Two retries follow each other; the record has the run that called a kept step.
 func TestResumeOfAResume(t *testing.T) {
 	const steps = "steps:\n  - {name: a, uses: file, with: {path: /a, content: x}}\n  - {name: b, uses: file, with: {path: /b, content: \"${{ steps.a.outputs.made }}\"}}\n" +
 		"  - {name: c, uses: file, with: {path: /c, content: \"${{ steps.a.outputs.made }} ${{ steps.a.changed }}\"}}\n"

@@ -15,12 +15,12 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// at is a state that says n.
+// at is a state that contains n.
 func at(n int) host.State {
 	return host.State{Version: 2, JSON: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))}
 }
 
-// forgetful is a queue that says that it saved.
+// forgetful is a queue that reports a save that it did not do.
 type forgetful struct{ queue.Worker }
 
 func (forgetful) Save(context.Context, queue.Save) error { return nil }

@@ -76,7 +76,7 @@ func (m *machine) resolve(ctx context.Context, names map[string]string, on core.
 }
 
 // earlier are the secrets that earlier calls of the job had. A state of a former version does not
-// say: there each step and handler of which the job has a result may have had its own.
+// have them: there each step and handler of which the job has a result may have had its own.
 func (m *machine) earlier() []handed {
 	if m.state.Given != nil {
 		return m.state.Given
@@ -221,7 +221,7 @@ func (a *attempts) keepSecret(s *host.State) error {
 	return fmt.Errorf("the state of job type %s holds the value of secret %s, and was not kept: a state may name secrets, and never hold one: %w", a.step.Uses, name, core.ErrInvalid)
 }
 
-// hide takes secrets out of what a call says of its end.
+// hide takes secrets out of the outcome of a call.
 func (a *attempts) hide(out host.Outcome, err error) (host.Outcome, error) {
 	hidden := a.m.hidden
 	if hidden == nil {

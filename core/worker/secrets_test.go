@@ -193,7 +193,7 @@ steps:
 			t.Error(reported)
 		}
 	})
-	inLab(t, func(l *lab) { // the worker's own plugin says otherwise than the one that the playbook was checked against
+	inLab(t, func(l *lab) { // the worker's own plugin declares other than the one that the playbook was checked against
 		r, _ := l.guarded(&vault{values: map[string]string{"api": token}}, `
 steps:
   - {name: a, uses: api, secrets: [api], with: {url: "https://x/${{ secrets.api }}"}}
@@ -311,7 +311,7 @@ steps:
 }
 
 // A step that never had its secret blocks no later one. Control: one that had it does, on a node
-// that has not seen it, and so does a state that does not say who had which.
+// that has not seen it, and so does a state that does not have who had which.
 func TestSecretsThatNoStepHadAreNotFetched(t *testing.T) {
 	gone := func(_ int, a secrets.Ask) error {
 		return fmt.Errorf("secret %s is not for this host: %w", a.Name, core.ErrInvalid)

@@ -208,7 +208,7 @@ func (s *session) beat(ctx context.Context) {
 			s.w.queueBack()
 			s.w.cancelJobs(res.Stop, s)
 			if !s.renew(sent, res.Until.Sub(res.Now)) {
-				timer.Reset(0) // the answer is from before a stop: it says nothing of now
+				timer.Reset(0) // the answer is from before a stop: it does not count now
 				continue
 			}
 			timer.Reset(s.w.pace.beat)
@@ -246,8 +246,8 @@ func (s *session) renew(sent moment, ttl time.Duration) bool {
 	return true
 }
 
-// fence stops the session's jobs and says why, once: it may be reaped soon, or is gone. Should
-// it turn out to live, their acks still count.
+// fence stops the session's jobs and logs why, once: it may be reaped soon, or is gone. Should it
+// turn out to live, their acks still count.
 func (s *session) fence(why string) {
 	s.mu.Lock()
 	was := s.fenced

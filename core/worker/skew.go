@@ -8,8 +8,8 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// skew says that the run was checked with another version of the job type's plugin than this worker
-// has, to stand behind what failed; "" where it is the same, or not known.
+// skew returns a text for the end of a failure if the run was checked with another version of the
+// job type's plugin than this worker has; "" where it is the same, or not known.
 func (m *machine) skew(uses string) string {
 	c := m.prog.snapshot.Checked
 	if c == nil || c.Plugins[uses] == "" {

@@ -144,7 +144,7 @@ func (w *Worker) captured(before string) capture {
 }
 
 // keepOutputs stores the streams that did not fit into the result. A stream that cannot be stored
-// stays cut, as the result says.
+// stays cut, and the result shows that.
 func (a *attempts) keepOutputs() {
 	defer a.dropOutputs()
 	j := a.m.job
@@ -154,7 +154,7 @@ func (a *attempts) keepOutputs() {
 	}
 	ctx := j.ctx
 	if ctx.Err() != nil {
-		if !errors.Is(context.Cause(ctx), errCancelled) { // the job may be another node's by now
+		if !errors.Is(context.Cause(ctx), errCancelled) { // the job may be another node's already
 			return
 		}
 		ctx = context.WithoutCancel(ctx)

@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// stateVersion is the newest version that encode writes; it writes the oldest that says everything.
-// decodeState reads all up to it. Version 2 has handlers, version 3 facts.
+// stateVersion is the newest version that encode writes; it writes the oldest that can hold
+// everything. decodeState reads all up to it. Version 2 has handlers, version 3 facts.
 const stateVersion = 3
 
 // state is the part of a suspended job that another worker needs: the steps that are done, and how
@@ -42,7 +42,7 @@ type state struct {
 	Barred map[string]string `json:"barred,omitempty"` // by host: see host.Outcome.Barred
 	Cut    int               `json:"cut,omitempty"`    // the step at which the host had to end, from 1: behind it only always runs
 
-	Entered map[string]bool `json:"entered,omitempty"` // what the when of each include said that was asked
+	Entered map[string]bool `json:"entered,omitempty"` // the result of the when of each include that was evaluated
 }
 
 // bar keeps the job from becoming another user on a host once more.
@@ -53,22 +53,22 @@ func (s *state) bar(host, why string) {
 	s.Barred[host] = why
 }
 
-// waiting is how a job stands with its windows.
+// waiting is the state of a job's windows.
 type waiting struct {
 	promise
 	Others map[string]promise `json:"others,omitempty"` // of hosts of steps with on, by window set
 	Began  bool               `json:"began,omitempty"`  // a step that waits for windows was started:
 	Step   int                `json:"step,omitempty"`   // this one last
-	Stop   bool               `json:"stop,omitempty"`   // whose window said overrun: stop_at_checkpoint
+	Stop   bool               `json:"stop,omitempty"`   // whose window has overrun: stop_at_checkpoint
 }
 
-// promise is how a job stands with the windows of one host.
+// promise is the state of a job's windows of one host.
 type promise struct {
 	Promised time.Time `json:"promised,omitzero"` // start that it was last given, by the queue's clock
 	Missed   int       `json:"missed,omitempty"`  // windows that it was given and could not use
 }
 
-// of returns how the job stands with the windows of its own host, or with those of another.
+// of returns the state of the windows of the job's own host, or of those of another.
 func (w *waiting) of(own bool, set string) promise {
 	switch {
 	case w == nil:
@@ -97,7 +97,7 @@ func (w *waiting) with(own bool, set string, p promise) *waiting {
 	return &next
 }
 
-// begins returns how the job stands once step i begins: nothing is promised any more.
+// begins returns the state of the job once step i begins: nothing is promised any more.
 func (w *waiting) begins(i int, stop bool) *waiting {
 	next := &waiting{promise: promise{Missed: w.of(true, "").Missed}, Began: true, Step: i, Stop: stop}
 	if w == nil {
@@ -109,7 +109,7 @@ func (w *waiting) begins(i int, stop bool) *waiting {
 	return next
 }
 
-// progress is where the present step stands.
+// progress is the state of the present step.
 type progress struct {
 	Item     int             `json:"item,omitempty"`     // of foreach: items done
 	Results  []itemResult    `json:"results,omitempty"`  // of those

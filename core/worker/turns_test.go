@@ -82,7 +82,7 @@ func (d *diary) of(host, step string) (c call, ok bool) {
 	return d.calls[i], true
 }
 
-// mixed says what is wrong with a barrier between the steps, or "".
+// mixed returns what is wrong with a barrier between the steps, or "".
 func (d *diary) mixed(before, after string) string {
 	_, last, _ := d.span(before)
 	first, _, n := d.span(after)

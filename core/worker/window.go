@@ -232,15 +232,15 @@ func evidence(r stepAdmission) *core.Window {
 	return w
 }
 
-// sight is how a window stands.
+// sight is the state of a window.
 type sight struct {
 	windows.Explanation
 	set  *windows.Compiled
 	late time.Time // the queue's clock at the latest
 }
 
-// poll is how a window stands now, by definitions that were read not longer than age ago. With an
-// error it is by those last read; it has no set where there are none, or the clock is not known.
+// poll is the present state of a window, by definitions that were read within age. With an error it
+// is by those last read; it has no set where there are none, or the clock is not known.
 func (w *Worker) poll(ctx context.Context, board string, q admission.Question, age time.Duration) (sight, error) {
 	cal, err := w.windows.Read(ctx, board, age)
 	if cal == nil {

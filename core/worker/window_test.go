@@ -391,8 +391,7 @@ func TestWindowThatTheJobTypeMayNotBeginInIsMissed(t *testing.T) {
 	})
 }
 
-// A job type has no say in what its wave waits for: only the worker suspends jobs for their
-// windows.
+// A job type cannot set what its wave waits for: only the worker suspends jobs for their windows.
 func TestEventOfWindowsIsTheWorkersOwn(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
@@ -439,7 +438,7 @@ func TestUnreadableBoardIsClosed(t *testing.T) {
 				l.mu.Lock()
 				for _, e := range l.events {
 					if e.Kind == JobSuspended && (e.ReasonCode == "" || !strings.Contains(e.Text, tc.says)) {
-						t.Errorf("said: %s", e.Text)
+						t.Errorf("reported: %s", e.Text)
 					}
 				}
 				l.mu.Unlock()
@@ -506,7 +505,8 @@ func TestTrapUnknownNeedIsNoZero(t *testing.T) { // ConfigMgr counts an unknown 
 	})
 }
 
-// A job type that says it was held without a cause is called again, but after a pause.
+// A job type that reports without a cause that the window held it is called again, but after a
+// pause.
 func TestHeldForNoWindow(t *testing.T) {
 	inDays(t, func(l *lab) {
 		var times []time.Time

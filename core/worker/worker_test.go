@@ -145,7 +145,7 @@ func TestOverloadedNodeTakesNoNewJobs(t *testing.T) {
 		n.drain()
 		l.exactlyOnce(la, res)
 		if got := l.said(Overloaded, Eased); !slices.Equal(got, []EventKind{Overloaded, Eased}) {
-			t.Errorf("said %v", got)
+			t.Errorf("reported %v", got)
 		}
 	})
 }
@@ -173,7 +173,7 @@ func TestIdleNodeIsQuietAndStartsImmediately(t *testing.T) {
 	})
 }
 
-// endless is a queue that always says that work is left, and gives none.
+// endless is a queue that always reports more work, and gives none.
 type endless struct{ *flaky }
 
 func (e endless) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {

@@ -90,7 +90,7 @@ func Parse[T any](r *Reader, n *yaml.Node, into *T, parse func(string) (T, error
 	}
 	f, ok := errors.AsType[Fault](err)
 	switch {
-	case r.Secret: // what a parser says may quote the value
+	case r.Secret: // a parser's message may quote the value
 		if f.Message = r.key; f.Expected == "" {
 			f.Message += " has a value of a wrong form"
 		}

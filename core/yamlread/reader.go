@@ -52,7 +52,7 @@ type Pair struct {
 	Key, Value *yaml.Node
 }
 
-// Key is where the key stands whose value is being read.
+// Key is the place of the key whose value is being read.
 func (r *Reader) Key() *yaml.Node { return r.at }
 
 // Fail reports what is wrong at a value.

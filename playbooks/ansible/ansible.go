@@ -113,7 +113,7 @@ func (d *doubt) hint(format string, args ...any) *doubt {
 // unread is the doubt of an input that cannot be read: it ends the translation.
 func unread(err error) *doubt { return &doubt{reason: err.Error(), fatal: err} }
 
-// place is where a node stands.
+// place is the place of a node.
 func place(file string, line, col int) string { return fmt.Sprintf("%s:%d:%d", file, line, col) }
 
 // slug is a text as a playbook's name: small letters, digits, and dashes between words.

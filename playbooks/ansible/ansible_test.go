@@ -35,7 +35,7 @@ func pairTree(tasks string) fstest.MapFS {
 	})
 }
 
-// holds checks that a playbook without todo is one, and that one with todo says where it is from.
+// holds checks that a playbook without todo is one, and that one with todo names its origin.
 func holds(t *testing.T, p Playbook) {
 	t.Helper()
 	_, err := playbooks.Parse(p.Name+".yaml", []byte(p.Text), playbooks.Options{})

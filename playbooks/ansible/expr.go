@@ -36,7 +36,7 @@ type term struct {
 	vals     []any // all that it may have, if known
 	known    bool
 	optional bool // not defined on some hosts
-	unsure   bool // nobody says where it is defined
+	unsure   bool // it is not known where it is defined
 	missing  string
 	groups   bool
 	register *register

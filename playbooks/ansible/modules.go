@@ -6,8 +6,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// modules are those with an exact equivalent. A converter says which job type does the same, and
-// with what.
+// modules are those with an exact equivalent. A converter sets the job type that does the same, and
+// its params.
 var modules = map[string]func(*draft) *doubt{
 	"command": command, "shell": shell, "script": script, "copy": copyFile, "template": templateFile, "file": file, "fetch": fetch,
 	"uri": uri, "reboot": reboot, "wait_for": waitFor, "wait_for_connection": waitForConnection, "ping": ping,

@@ -9,7 +9,8 @@ import (
 
 var packageName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]*$`) })
 
-// packages translates the modules for packages, where they say which packages and no more.
+// packages translates the modules for packages, if the task has the names of packages and a state
+// only.
 func packages(t *draft) *doubt {
 	t.step.uses = "package"
 	state, d := t.literal("present", "state")

@@ -19,7 +19,7 @@ import (
 // play is one play on its way to a playbook.
 type play struct {
 	*converter
-	file  string // where it stands
+	file  string // its place
 	node  *yaml.Node
 	hosts []core.Host
 

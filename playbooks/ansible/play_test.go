@@ -351,7 +351,7 @@ func TestFactOfNoWord(t *testing.T) {
 	}
 }
 
-// The docs say the share: it is counted, not claimed.
+// The docs have the share: it is counted, not claimed.
 func TestShareOfTasksThatConvert(t *testing.T) {
 	tasks, done, plays := share(t)
 	text, err := os.ReadFile("../../docs/from-ansible.md")
@@ -360,7 +360,7 @@ func TestShareOfTasksThatConvert(t *testing.T) {
 	}
 	want := fmt.Sprintf("%d of %d tasks (%d %%)", done, tasks, (100*done+tasks/2)/tasks)
 	if page := strings.Join(strings.Fields(string(text)), " "); !strings.Contains(page, want) {
-		t.Errorf("docs/from-ansible.md does not say %q, of %d plays", want, plays)
+		t.Errorf("docs/from-ansible.md does not have %q, of %d plays", want, plays)
 	}
 }
 

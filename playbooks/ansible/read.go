@@ -173,7 +173,7 @@ func copied(y *yamlread.Reader, n *yaml.Node, depth int) *yaml.Node {
 	}
 	out := *target
 	out.Anchor, out.Alias, out.Content = "", nil, nil
-	if n != target { // an alias is read where it stands
+	if n != target { // an alias is read at its place
 		out.Line, out.Column = n.Line, n.Column
 	}
 	switch target.Kind {

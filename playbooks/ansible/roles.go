@@ -48,7 +48,7 @@ func (p *play) findRoles(inh inherited) error {
 	return nil
 }
 
-// useRole reads what a play or an include says of a role: its name, or a mapping with params.
+// useRole reads a role in a play or an include: its name, or a mapping with params.
 func (p *play) useRole(n, at *yaml.Node, inh inherited) (*role, *doubt) {
 	r := &role{node: at, params: &yaml.Node{Kind: yaml.MappingNode}}
 	name := n

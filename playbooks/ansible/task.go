@@ -172,7 +172,7 @@ func (p *play) stepName(text string) string {
 	return name
 }
 
-// taskKeywords reads what a task says beside its module.
+// taskKeywords reads the keywords of a task beside its module.
 func (p *play) taskKeywords(t *draft) *doubt {
 	loop, d := t.loop()
 	if d != nil {
@@ -545,7 +545,7 @@ func (t *draft) failedWhen(n *yaml.Node) *doubt {
 	return no
 }
 
-// results adds what changed_when, failed_when and until say, once the job type is known.
+// results adds changed_when, failed_when and until, once the job type is known.
 func (t *draft) results() *doubt {
 	runs := t.step.uses == "command" || t.step.uses == "script"
 	if t.changed != nil && t.step.with.get("changed") == nil {

@@ -160,7 +160,7 @@ func (p *play) unconverted(n *yaml.Node, inh inherited) {
 
 var includes = map[string]bool{"include_tasks": true, "import_tasks": true, "include": true, "import_role": true, "include_role": true}
 
-// block converts the tasks of a block: they inherit what it says.
+// block converts the tasks of a block: they inherit its keywords.
 func (p *play) block(n *yaml.Node, inh inherited) error {
 	inh.addVars(n, ofTask)
 	for _, e := range entries(n) {
@@ -216,7 +216,7 @@ func (inh *inherited) addVars(n *yaml.Node, of rank) {
 	}
 }
 
-// keyword adds what a block or an include says of the tasks in it.
+// keyword adds a keyword of a block or an include for the tasks in it.
 func (inh *inherited) keyword(e entry) *doubt {
 	switch e.key {
 	case "name", "block", "rescue", "always", "vars":

@@ -53,7 +53,7 @@ as() {
 }
 `
 
-// lookScript says what is known of the user $u; the content of the file comes last.
+// lookScript prints what is known of the user $u; the content of the file comes last.
 const lookScript = asScript + `[ "$home" ] || exit 0
 echo "home $home"
 echo "login ${SUDO_USER:-${DOAS_USER:-$(id -un)}}"

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type object = map[string]any
 
-// running is the parameters of one command, with what else a row says.
+// running is the parameters of one command, with more of a row.
 func running(more object) object {
 	with := object{"what": []object{{"name": "running.conf", "command": "show run"}}}
 	maps.Copy(with, more)

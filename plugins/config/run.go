@@ -108,8 +108,8 @@ func output(ctx context.Context, r *job, item *Item, out *bounded) error {
 	return &sdk.ExitError{Exit: exit, LastLine: said.String()}
 }
 
-// fault says which part could not be had. Its cause stays, because it reports whether the host was
-// reached.
+// fault names the part that could not be read. Its cause stays, because it reports whether the host
+// was reached.
 func fault(item *Item, err error) error {
 	what := "the file " + item.Path
 	if item.Path == "" {

@@ -67,7 +67,7 @@ type record struct {
 	private []string // where the process's own environment was seen
 	mixed   []string // where another host was seen
 	died    string   // how the process ended under it, unasked
-	flooded bool     // it said more than it may
+	flooded bool     // it sent more than it may
 }
 
 func (r *record) name() string {
@@ -415,8 +415,8 @@ func (s *suite) shows(text string) string {
 	return ""
 }
 
-// diedUnder says how the process ended under a call that failed with err; "" when it lives, or the
-// suite ended it.
+// diedUnder returns how the process ended under a call that failed with err; "" when it lives, or
+// the suite ended it.
 func (p *process) diedUnder(err error) string {
 	if status.Code(err) != codes.Unavailable || p.ended.Load() || !within(p.exited, pipeLimit) || p.ended.Load() {
 		return ""

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxSaid   = 16 << 20 // bytes that one call may say in events, and one process on stderr
+	maxSaid   = 16 << 20 // bytes that one call may send in events, and one process on stderr
 	warmCalls = 8        // before memory is measured
 	someCalls = 16       // fewer show nothing of memory
 	manyCalls = 64
@@ -159,8 +159,8 @@ func (s *suite) memory(ctx context.Context) result {
 	}
 	judged := 0
 	for _, b := range s.subjects(ctx, nil) {
-		// How slow an example may be is the tester's patience, so that a busy machine does not decide
-		// what is tested.
+		// The time of an example is the tester's patience, so that a busy machine does not decide what is
+		// tested.
 		if someCalls*b.record.took > 2*s.cfg.Patience {
 			continue
 		}

@@ -90,7 +90,7 @@ func (s *suite) manifestIsSound(ctx context.Context) result {
 			return fault("one line on what the type does; turnus plugins ls shows it", "job type %s has no summary", t.Name)
 		}
 		if t.OnLost == "retry" && !t.Idempotent {
-			return fault("declare it idempotent, or on_lost: hold", "job type %s is to be repeated after a crash (on_lost: retry), but is not idempotent", t.Name)
+			return fault("declare it idempotent, or on_lost: hold", "job type %s is repeated after a crash (on_lost: retry), but is not idempotent", t.Name)
 		}
 	}
 	return s.manifestOnDisk()

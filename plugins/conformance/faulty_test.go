@@ -30,8 +30,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// specimen is a plugin made by hand, without the sdk: well-made, except for the one fault that its
-// name says.
+// specimen is a plugin made by hand, without the sdk: well-made, except for the one fault that is
+// its name.
 type specimen struct {
 	wiregrpc.UnimplementedPluginServer
 	fault string

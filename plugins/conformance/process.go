@@ -58,7 +58,7 @@ type process struct {
 	calls  atomic.Int64  // that it was asked for
 }
 
-// launching says how to start.
+// launching has the settings of a start.
 type launching struct {
 	argv     []string
 	noCookie bool
@@ -353,7 +353,7 @@ func within(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// private says what of the process's own environment a text holds; "" is nothing.
+// private returns what of the process's own environment a text holds; "" is nothing.
 func (p *process) private(text string) string {
 	switch {
 	case strings.Contains(text, p.dir):

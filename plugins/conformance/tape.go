@@ -12,7 +12,7 @@ const (
 	maxLine = 64 << 10 // go-plugin's scanner stops at a longer one
 )
 
-// tape keeps what a stream said. Safe for concurrent use.
+// tape keeps the text of a stream. Safe for concurrent use.
 type tape struct {
 	mu      sync.Mutex
 	kept    []byte

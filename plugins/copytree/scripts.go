@@ -2,7 +2,7 @@ package copytree
 
 import "github.com/turnus/turnus/plugins/sdk/shell"
 
-// lookScript says what is at the names of its standard input, with mode, owner and hash, and with
+// lookScript prints what is at the names of its standard input, with mode, owner and hash, and with
 // $delete what else is there. Not every host has stat, and ls may change letters of a name: then it
 // is asked for one name at a time.
 const lookScript = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + `if [ "$u" ]; then

@@ -11,8 +11,8 @@ import (
 
 // A roll has a note on the signer, under state_dir in a folder of its zone: open while it is under
 // way, then last, or stopped. It is made by ln, which is atomic, so that a zone has one roll; it
-// says whose the roll is and which key goes, and outlives the worker and whatever the worker has
-// saved. Messages call it the record of the roll; here a record is one of DNS.
+// has the owner of the roll and the key that goes, and outlives the worker and whatever the worker
+// has saved. Messages call it the record of the roll; here a record is one of DNS.
 type note struct {
 	key  string // idempotency key of the step: the same in each attempt and on each worker
 	job  string

@@ -25,7 +25,7 @@ func (p place) String() string {
 	return p.Name + " (" + strings.TrimSuffix(p.Address, "#53") + ")"
 }
 
-// places is who serves the zone and its parent.
+// places are the servers of the zone and its parent.
 type places struct {
 	Parent  string  `json:"parent,omitempty"` // the parent zone; empty is the root
 	Servers []place `json:"servers,omitempty"`
@@ -89,8 +89,8 @@ func first(replies []reply) (reply, error) {
 	return reply{}, errors.Join(why...)
 }
 
-// find looks up who serves the zone and its parent, through the validators. The parent is who signs
-// the DS.
+// find looks up the servers of the zone and its parent, through the validators. The parent is the
+// zone that signs the DS.
 func (x *roll) find(ctx context.Context) (places, error) {
 	p := x.p
 	found := places{}
@@ -278,7 +278,7 @@ func signedBy(r *reply, kind string) (tags []int) {
 	return tags
 }
 
-// everyServer checks the keys on each server of the zone; test says what is wrong with one.
+// everyServer checks the keys on each server of the zone; test returns what is wrong with one.
 func (v *view) everyServer(test func(keys []dnskey, signers []int) string) (missing []string) {
 	for i := range v.dnskeys {
 		r := &v.dnskeys[i]

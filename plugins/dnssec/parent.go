@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// delegations reads the DS set of every address of the parent. missing says where the wanted is not
-// so; wrong is what no time mends.
+// delegations reads the DS set of every address of the parent. missing has the addresses whose set
+// is not as wanted; wrong is a fault that no time mends.
 func (x *roll) delegations(v *view, fresh dnskey, want func(delegated) string) (missing []string, wrong string) {
 	st := &x.r.State
 	for i := range v.parents {

@@ -19,8 +19,8 @@ func (x *roll) preflight(ctx context.Context, _ *view) error {
 	}
 	st := &x.r.State
 	x.enter(st.Phase, v.now)
-	x.passed(v, append([]string{fmt.Sprintf("key %d is to be rolled, by policy %s", st.Old, st.Policy.Name)}, v.facts()...)...)
-	if err := x.r.MayStart(ctx, 0); err != nil { // before the record says that a roll is under way
+	x.passed(v, append([]string{fmt.Sprintf("key %d will be rolled, by policy %s", st.Old, st.Policy.Name)}, v.facts()...)...)
+	if err := x.r.MayStart(ctx, 0); err != nil { // before the record shows that a roll is under way
 		return err
 	}
 	return x.take(ctx, st.Old, previous) // the intent, on the signer: the next worker knows which key it was

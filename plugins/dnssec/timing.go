@@ -65,8 +65,8 @@ func (s span) next(now time.Time, poll time.Duration) time.Duration {
 
 func (s span) overdue(now time.Time) bool { return now.After(s.Due) }
 
-// disagrees compares the policy with what is served: where the policy says less, the signer would
-// act too early.
+// disagrees compares the policy with what is served: if the policy has less, the signer would act
+// too early.
 func (t timing) disagrees(dnskeyTTL, zoneTTL, dsTTL time.Duration) (bad []string) {
 	for _, c := range []struct {
 		what         string

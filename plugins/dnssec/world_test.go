@@ -45,7 +45,7 @@ type world struct {
 	servfail int // so many times the validator answers SERVFAIL next
 	down     bool
 	keyless  bool   // the key directory is empty, as one whose file system is not mounted
-	deaf     string // rndc says this, exits with 0, and does nothing
+	deaf     string // rndc prints this, exits with 0, and does nothing
 	looked   func() // is called after each answer to a look
 	seen     []string
 }

@@ -195,7 +195,7 @@ echo '{"event":"changed"}'`).Run(sdk.With{}, plugintest.Deadline(time.Minute))
 	}
 }
 
-// All that a script has said counts, however much is in the pipe when it ends.
+// All that a script has printed counts, however much is in the pipe when it ends.
 func TestLastWordsOfAScriptAreNotLost(t *testing.T) {
 	got := kit(t, `sleep 600 &
 i=0; while [ $i -lt 700 ]; do i=$((i + 1)); echo "line $i, of some length, so that the pipe is nearly full when the script ends"; done

@@ -8,8 +8,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// FuzzDescription: whatever a plugin.yaml says, it is refused with an error or gives job types that
-// can be described.
+// FuzzDescription: whatever is in a plugin.yaml, it is refused with an error or gives job types
+// that can be described.
 func FuzzDescription(f *testing.F) {
 	for _, seed := range []string{
 		"plugin: lab\nversion: 1.0.0\ntypes:\n  - {type: a.b, run: run.sh, params: {x: {type: integer, min: 1, default: 2, enum: [1, 2]}}}\n",

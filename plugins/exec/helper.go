@@ -19,7 +19,7 @@ import (
 
 // Exit codes of the helper, beside those of the command that it runs.
 const (
-	exitHeld        = 75  // the maintenance window says stop: end with a held event
+	exitHeld        = 75  // the maintenance window does not allow more: end with a held event
 	exitRefused     = 254 // wrong use, or refused, as by check mode
 	exitUnreachable = 255 // the host cannot be reached
 )

@@ -154,7 +154,7 @@ func (l *lastLine) line() string {
 	return l.kept.String()
 }
 
-// event is one line of what a script says.
+// event is one line of a script's output.
 type event struct {
 	Event      string          `json:"event"`
 	Level      string          `json:"level"`

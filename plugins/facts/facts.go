@@ -98,7 +98,7 @@ elif command -v ifconfig >/dev/null 2>&1; then ifconfig 2>/dev/null | while read
 exit 0
 `
 
-// maxAddresses bounds what a router with thousands of interfaces says.
+// maxAddresses bounds the answer of a router with thousands of interfaces.
 const maxAddresses = 64
 
 // parse reads what script printed. A host may print anything: what is no fact is left out.
@@ -153,5 +153,5 @@ func system(release string) OS {
 	return s
 }
 
-// clip keeps a fact short: a host says what it likes.
+// clip keeps a fact short: a host sends what it likes.
 func clip(s string) string { return s[:min(len(s), 200)] }

@@ -128,7 +128,7 @@ func attributes(ctx context.Context, r *runOf, now entry) error {
 	return change(ctx, r, scripted(attributesScript, "p", p.Path, "k", now.kind, "o", owner, "m", mode))
 }
 
-// change runs a command that changes the host; in check mode it only says that there is one.
+// change runs a command that changes the host; in check mode it only reports that there is one.
 func change(ctx context.Context, r *runOf, line string) error {
 	r.Changed()
 	if r.Check {

@@ -161,7 +161,7 @@ func (p *push) takeBack(ctx context.Context, cause error) error {
 	return sdk.Failf("%w; the host is back at its old table", cause).RolledBack()
 }
 
-// errInner does not say which address: a name of the worker's network may be none of the reader's.
+// errInner does not name the address: a name of the worker's network may be none of the reader's.
 var errInner = errors.New("its address is in the worker's own network, which playbooks may not reach from the worker\n" +
 	"hint: set from: host in the probe, or start the worker with --plugin-allow http=NETWORK, as 10.1.2.0/24")
 

@@ -170,7 +170,7 @@ func (p *push) canonical(a sdk.Answer, word string) (table, error) {
 	return canonical([]byte(a.Text(word)), family, name, dynamicSets(a.Text(word+"text")))
 }
 
-// maxAnswer bounds what a host may say: four listings of the largest table.
+// maxAnswer bounds the answer of a host: four listings of the largest table.
 const maxAnswer = 64 << 20
 
 // ask runs a script in one round trip.

@@ -48,7 +48,7 @@ func TestLabProbesDecide(t *testing.T) {
 	}
 }
 
-// Nobody can be found by a fresh connection: whatever the pooled one says, the host goes back.
+// No fresh connection reaches the host: whatever the pooled one reports, the host goes back.
 func TestLabNoFreshConnectionNoConfirmation(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

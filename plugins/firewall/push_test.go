@@ -182,7 +182,7 @@ table inet turnus {
 	want(t, d.kit.Run(with), "failed", "drift") // the control: this is one
 }
 
-// The timer and the confirmation want the same push: one rename wins, and the outcome says which.
+// The timer and the confirmation want the same push: one rename wins, and the outcome shows which.
 func TestConfirmRacesTheExpiry(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

@@ -107,7 +107,7 @@ const applyLines = `e=$(nft -f new.nft 2>&1) || { echo "refused nft: $e" | tr '\
 echo applied
 `
 
-// statusScript reports how a push stands.
+// statusScript reports the state of a push.
 const statusScript = `state "$D/$ID"
 now; echo "uptime $up"
 live

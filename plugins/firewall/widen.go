@@ -91,7 +91,7 @@ func (t *ruleTable) hooks(whose string) (map[string]*ruleChain, error) {
 	return out, nil
 }
 
-// pure reports why rules that are to be joined with others do more than check packets, or nil.
+// pure reports why rules that are joined with others do more than check packets, or nil.
 func (t *ruleTable) pure(whose string, dynamic map[string]bool) error {
 	for _, name := range t.names {
 		if c := t.chains[name]; !c.base() || c.text("type") == "filter" {
@@ -155,8 +155,8 @@ type widening struct {
 	failed        error
 }
 
-// widen is the JSON of a table that lets through what old or fresh lets through. An error says why
-// there is none.
+// widen is the JSON of a table that lets through what old or fresh lets through. An error is the
+// reason if there is none.
 func widen(table string, oldRaw, newRaw []byte, oldDynamic, newDynamic map[string]bool) ([]byte, error) {
 	family, name, _ := strings.Cut(table, " ")
 	if family != "inet" && family != "ip" && family != "ip6" {

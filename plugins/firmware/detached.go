@@ -130,7 +130,7 @@ func (d *detached) wait(ctx context.Context, limit time.Duration, report func(li
 		return false, err
 	})
 	if ctx.Err() == nil && waiting.Err() != nil {
-		err = fmt.Errorf("it has not ended within %s; it said: %s", limit, last.log)
+		err = fmt.Errorf("it has not ended within %s; it printed: %s", limit, last.log)
 	}
 	return last, err
 }

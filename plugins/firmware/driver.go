@@ -13,7 +13,7 @@ import (
 )
 
 // driver has the commands and queries of one kind of device. It makes shell commands, and reads
-// what they say.
+// their output.
 type driver interface {
 	// questions are commands that change nothing, whose answers facts reads.
 	questions() []question
@@ -79,8 +79,8 @@ func (a answers) text(name string) (string, error) {
 	return s.text, nil
 }
 
-// unclearError is of a device that answers, but is not yet what it should be, or cannot say what it
-// runs: it may not have booted yet.
+// unclearError is of a device that answers, but is not yet what it should be, or cannot report what
+// it runs: it may not have booted yet.
 type unclearError struct{ error }
 
 func unclear(format string, args ...any) error { return &unclearError{fmt.Errorf(format, args...)} }

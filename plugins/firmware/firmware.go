@@ -180,9 +180,9 @@ type StageOutputs struct {
 // Outputs of an upgrade.
 type Outputs struct {
 	OldVersion string  `json:"old_version" jsonschema:"what ran before"`
-	Version    string  `json:"version" jsonschema:"what runs now, as the device said last"`
+	Version    string  `json:"version" jsonschema:"what runs now, as the device reported last"`
 	OldSlot    string  `json:"old_slot,omitempty" jsonschema:"the slot that ran before"`
-	Slot       string  `json:"slot,omitempty" jsonschema:"the slot that runs now, as the device said last"`
+	Slot       string  `json:"slot,omitempty" jsonschema:"the slot that runs now, as the device reported last"`
 	OldBootID  string  `json:"old_boot_id,omitempty" jsonschema:"of the boot before"`
 	BootID     string  `json:"boot_id,omitempty" jsonschema:"of the boot that proves the upgrade, or the way back"`
 	Down       float64 `json:"down,omitempty" jsonschema:"seconds from the request to reboot to the device's return"`

@@ -56,8 +56,8 @@ func (u *upgrade) reboot(ctx context.Context) error {
 	return nil
 }
 
-// mayReboot asks the peer and the window. Where the window says no, a new slot that an earlier call
-// had activated is not left so: a power cut would boot it.
+// mayReboot asks the peer and the window. If one of them refuses, it activates the old slot again
+// if an earlier call had activated the new one: a power cut would boot that.
 func (u *upgrade) mayReboot(ctx context.Context, f facts) error {
 	err := u.r.MayStart(ctx, u.rest())
 	if err == nil {
@@ -241,7 +241,7 @@ func (u *upgrade) commit(ctx context.Context) error {
 		if err := u.reportSlot(ctx, commit, f.Slot); err != nil {
 			return false, err
 		}
-		return false, unclear("slot %s is not kept, though the device said that it is", f.Slot)
+		return false, unclear("slot %s is not kept, though the device reported that it is", f.Slot)
 	})
 	switch {
 	case ctx.Err() != nil:

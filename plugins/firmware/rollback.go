@@ -13,7 +13,7 @@ import (
 // is asked once more.
 const askAgain = 20 * time.Second
 
-// rollback brings the device into its old slot and proves that, whatever the window says. A device
+// rollback brings the device into its old slot and proves that, also outside the window. A device
 // that cannot be reached is waited for: its boot loader counts.
 func (u *upgrade) rollback(ctx context.Context) error {
 	if u.s.Cause == "" {

@@ -49,7 +49,7 @@ func (d *Device) sigFile() string {
 	return path.Join(d.folder(), d.Artifact.SHA256+".signature")
 }
 
-// errInner does not say which address: a name of the worker's network may be none of the reader's.
+// errInner does not name the address: a name of the worker's network may be none of the reader's.
 var errInner = errors.New("its address is in the worker's own network, which playbooks may not reach from the worker\n" +
 	"hint: give the artifact by path, or start the worker with --plugin-allow http=NETWORK, as 10.1.2.0/24")
 

@@ -79,7 +79,7 @@ func runUpgrade(ctx context.Context, r *runOf, web *http.Client) error {
 	}
 	var end *sdk.Failure
 	if u.s.Cause != "" && errors.As(err, &end) {
-		return end // it says itself what happened where
+		return end // it has itself what happened where
 	}
 	return err
 }
@@ -96,7 +96,7 @@ func (u *upgrade) report() {
 	}
 }
 
-// saw reports what the device said last.
+// saw reports the last state of the device.
 func (u *upgrade) saw(f facts) {
 	u.r.Output("version", f.Version)
 	u.r.Output("slot", f.Slot)
@@ -109,7 +109,7 @@ func (u *upgrade) inspect(ctx context.Context, fresh bool) (facts, error) {
 }
 
 // rollBack ends the way forward: the phases that follow do nothing, and rollback goes the way back,
-// whatever the window says.
+// also outside the window.
 func (u *upgrade) rollBack(format string, args ...any) error {
 	u.s.Cause = fmt.Errorf(format, args...).Error()
 	u.s.BackBy = time.Now().Add(2 * time.Duration(u.p.RebootTimeout))
@@ -242,7 +242,7 @@ func (u *upgrade) install(ctx context.Context) error {
 	u.r.Changed()
 	switch {
 	case now.state != "ended":
-		return u.rollBack("the installation was cut off on the device; it said: %s", now.log)
+		return u.rollBack("the installation was cut off on the device; it printed: %s", now.log)
 	case now.code != 0:
 		return u.rollBack("the installation ended with exit status %d: %s", now.code, now.log)
 	}
@@ -270,7 +270,7 @@ func (u *upgrade) installed(ctx context.Context) error {
 	case f.Slot != u.s.Old:
 		return u.rollBack("the device rebooted during the installation")
 	case f.Installed != "" && f.Installed != u.p.Artifact.Version:
-		return u.rollBack("the installation said that it went well, and slot %s holds version %s", u.s.Target, f.Installed)
+		return u.rollBack("the installation reported success, and slot %s holds version %s", u.s.Target, f.Installed)
 	}
 	return nil
 }
@@ -281,7 +281,7 @@ func (u *upgrade) reportSlot(ctx context.Context, what slotAction, slot string) 
 }
 
 // patiently looks until judge is content, over new connections if fresh. A device that does not
-// answer, or not clearly, is asked again; so it is when judge says false with an error of that
+// answer, or not clearly, is asked again; so it is when judge returns false with an error of that
 // kind. The error reports what was seen last.
 func (u *upgrade) patiently(ctx context.Context, limit time.Duration, fresh bool, judge func(facts) (bool, error)) (facts, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)

@@ -32,7 +32,7 @@ fi
 exec sh -c "$script" </dev/null
 `
 
-// settings keep git from asking, and from following what the user's environment says.
+// settings keep git from asking, and from following the user's environment.
 const settings = `LC_ALL=C GIT_TERMINAL_PROMPT=0 GIT_ASKPASS=true GIT_SSH_COMMAND="${GIT_SSH_COMMAND:-ssh} -oBatchMode=yes" GIT_ALLOW_PROTOCOL=https:http:ssh:git:file
 export LC_ALL GIT_TERMINAL_PROMPT GIT_ASKPASS GIT_SSH_COMMAND GIT_ALLOW_PROTOCOL
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
@@ -65,7 +65,7 @@ exit 0
 `
 
 // doScript makes a mark before it touches files of the clone: what is half checked out is then no
-// local change, and the next step finishes it. Before the mark, git says whether a file that it
+// local change, and the next step finishes it. Before the mark, git reports whether a file that it
 // does not track is in the way. A full disk may have left a part of a new .git: git init completes
 // it, except for an empty HEAD.
 const doScript = `if [ "$(git rev-parse --git-dir 2>/dev/null)" != .git ]; then

@@ -62,7 +62,7 @@ type entry struct {
 	tool      string // shadow, busybox, or "" for none
 }
 
-// lookScript says what is known of the group $n and the number $want. busybox has no getent.
+// lookScript prints what is known of the group $n and the number $want. busybox has no getent.
 const lookScript = `LC_ALL=C; export LC_ALL
 if command -v groupadd >/dev/null && command -v groupmod >/dev/null; then echo "tool shadow"
 elif command -v addgroup >/dev/null; then echo "tool busybox"; fi

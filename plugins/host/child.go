@@ -25,7 +25,7 @@ import (
 
 const (
 	maxNoise  = 64 << 10        // stdout bytes before the handshake that are forgiven
-	pipeDrain = 2 * time.Second // for output still in the pipes after the group is dead: a log may be slow, and a machine busy
+	pipeDrain = 2 * time.Second // for output still in the pipes after the group has ended: a log may be slow, and a machine busy
 )
 
 var handshakeLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{1,3}\|\d{1,6}\|(unix|tcp)\|`) })
@@ -54,7 +54,7 @@ type child struct {
 	shook  bool          // the handshake line came
 	speaks int           // the protocol that it names
 	noise  string        // first line before the handshake, when there was too much of it
-	exited chan struct{} // closed when the process is reaped and its group is dead
+	exited chan struct{} // closed when the process is reaped and its group has ended
 	how    string        // "exit status 3"; read after exited
 	wg     sync.WaitGroup
 }
@@ -158,8 +158,8 @@ func (c *child) own(command func() *exec.Cmd, started chan<- error, pipes ...*os
 	close(c.exited)
 }
 
-// howEnded says how a process ended. Of one with a process tree of its own, the first of the tree
-// reports it.
+// howEnded returns how a process ended. Of one with a process tree of its own, the first of the
+// tree reports it.
 func howEnded(state *os.ProcessState, tree bool) string {
 	if n := state.ExitCode() - 128; tree && n > 0 {
 		return "signal: " + syscall.Signal(n).String()
@@ -206,7 +206,7 @@ func (c *child) setNoise(line []byte) {
 	}
 }
 
-// signal sends sig to the whole group, unless it is known to be dead.
+// signal sends sig to the whole group, unless it is known to have ended.
 func (c *child) signal(sig syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -318,7 +318,7 @@ func (c *child) protocol() int {
 	return c.speaks
 }
 
-// problem says why there was no handshake. Call it after Kill.
+// problem returns why there was no handshake. Call it after Kill.
 func (c *child) problem(killed bool) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

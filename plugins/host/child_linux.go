@@ -13,8 +13,8 @@ import (
 // selfPath stays right when the binary is replaced on disk while it runs.
 const selfPath = "/proc/self/exe"
 
-// execFile runs exactly the opened file, whatever its path leads to by now. The
-// descriptor stays open in the child: a script's interpreter opens it again.
+// execFile runs exactly the opened file, whatever its path leads to since. The descriptor stays
+// open in the child: a script's interpreter opens it again.
 func execFile(f *os.File, argv []string) *exec.Cmd {
 	return &exec.Cmd{Path: "/proc/self/fd/3", Args: argv, ExtraFiles: []*os.File{f}}
 }

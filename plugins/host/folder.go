@@ -178,7 +178,7 @@ func lockFolder(path string) (*os.File, error) {
 	return d, nil
 }
 
-// sweep removes folders of this user whose owner is dead. parent may be one where anybody writes:
+// sweep removes folders of this user whose owner has ended. parent may be one where anybody writes:
 // things that are no folders of ours, also symbolic links, stay as they are.
 func sweep(parent string) {
 	entries, err := os.ReadDir(parent)

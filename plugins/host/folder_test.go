@@ -60,7 +60,7 @@ func TestFolderOfADeadOwnerIsSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dead); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the dead owner's folder is still there: %v", err)
+		t.Errorf("the ended owner's folder is still there: %v", err)
 	}
 	for what, path := range keep {
 		if _, err := os.Stat(path); err != nil {

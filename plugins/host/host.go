@@ -121,7 +121,7 @@ type Call struct {
 	Fetch    string // folder that SaveFile writes under; "" refuses
 
 	// Live returns why the call may not begin, or begin another thing: its job may be another worker's
-	// by now. It is asked in the last instant before the call and before each host service, and does
+	// already. It is asked in the last instant before the call and before each host service, and does
 	// not block. Nil always allows it.
 	Live func() error
 	// Checkpoint makes state durable; nil keeps it in the process only.
@@ -199,6 +199,6 @@ type Outcome struct {
 	Signal      string
 	KeepLocks   bool
 	Misfit      bool   // of Failed: the params or the outputs are not as the job type has them
-	Barred      string // the host refused the password of Become: what it said, with the next step
+	Barred      string // the host refused the password of Become: its answer, with the next step
 	Held        bool   // because MayBegin, Stop or MayStart asked for it: ResumeAfter and Signal have no meaning
 }

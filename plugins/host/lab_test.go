@@ -375,7 +375,7 @@ func (l *lab) misbehave(p labParams, r *wire.RunRequest) (*wire.Outcome, error) 
 			fmt.Fprintln(os.Stderr, strings.Repeat("z", 1000))
 		}
 		return done(nil), nil
-	case "say": // Text, in pieces, and then ends as Op says
+	case "say": // Text, in pieces, and then ends as in Op
 		for _, fd := range []int{1, 2} {
 			for i := range len(p.Text) {
 				_, _ = syscall.Write(fd, []byte(p.Text[i:i+1]))

@@ -42,8 +42,7 @@ type lease struct {
 	off   chan struct{} // closed: ended, and none runs
 }
 
-// maxOps bounds what one call can make the worker do at the same time, streams that say nothing
-// included.
+// maxOps bounds what one call can make the worker do at the same time, silent streams included.
 const maxOps = 256
 
 // grant makes a lease for a call.
@@ -254,8 +253,8 @@ func (l *lease) lost() error {
 	return fmt.Errorf("%w: host %s: %w", core.ErrSessionGone, l.call.Host.Name, transport.ErrStaleFence)
 }
 
-// change stands before whatever could change the host: an error in check mode, else what the call's
-// BeforeChange says.
+// change stands before whatever could change the host: an error in check mode, else the error of
+// the call's BeforeChange.
 func (l *lease) change(ctx context.Context, what string) error {
 	if !l.call.Check {
 		if l.call.BeforeChange != nil {

@@ -32,7 +32,7 @@ type lines struct {
 	gone   <-chan struct{} // the process's end: no more throttling
 
 	mu      sync.Mutex
-	clean   *redact.Stream // nil: nothing is to be hidden
+	clean   *redact.Stream // nil: there is nothing to hide
 	partial []byte
 	cut     bool // the rest of an overlong line is being skipped
 	tokens  float64

@@ -77,7 +77,7 @@ func TestFloodOfLinesIsHeldBack(t *testing.T) {
 		begin = time.Now()
 		_, _ = l.Write(block)
 		if took := time.Since(begin); took > 0 {
-			t.Errorf("waited %s for a dead process", took)
+			t.Errorf("waited %s for an ended process", took)
 		}
 	})
 }

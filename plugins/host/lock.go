@@ -66,7 +66,7 @@ func CheckLock(dir string, adapter []string, box *sandbox.Sandbox) (int, error) 
 	return len(found), err
 }
 
-// asks says how plugins are started that are only asked what they are.
+// asks has the settings of plugins that are started only for their descriptions.
 func asks(root *folder, adapter []string, box *sandbox.Sandbox) launch {
 	return launch{root: root, reach: nowhere{}, log: slog.New(slog.DiscardHandler), adapter: adapter, sandbox: box}
 }

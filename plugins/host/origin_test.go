@@ -201,7 +201,7 @@ func TestFaultP5TheLockfileStillDecides(t *testing.T) {
 		t.Error("a version that is not locked exchanges the process")
 	}
 	if !strings.Contains(h.log.String(), "version 1.1.0 is locked, 1.2.0 is in use") {
-		t.Errorf("the log does not say why:\n%s", h.log.String())
+		t.Errorf("the log does not show why:\n%s", h.log.String())
 	}
 	put(t, dir, "twin@3.0.0", false)
 	twin := call("version", labParams{})
@@ -245,7 +245,7 @@ func TestFaultP10AnEditRunsWithTheNextCall(t *testing.T) {
 	for range 2 {
 		out, err := h.Run(t.Context(), call("version", labParams{}))
 		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), dev) || !strings.Contains(err.Error(), "no such word") || out.Effects != EffectsNone || out.Retryable {
-			t.Errorf("a broken version: %+v, %v; expected an error that names %s and says why", out, err, dev)
+			t.Errorf("a broken version: %+v, %v; expected an error that names %s and the reason", out, err, dev)
 		}
 	}
 	if err := os.Rename(module, module+".gone"); err != nil {

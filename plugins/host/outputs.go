@@ -42,7 +42,7 @@ func outputsOf(t Type) (outputSchema, error) {
 	return s, nil
 }
 
-// check says which output is not as the type declares it: a later step would read something else
+// check returns which output is not as the type declares it: a later step would read something else
 // than its author expected. A missing output is the type's own matter.
 func (s outputSchema) check(outputs map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(outputs)) {

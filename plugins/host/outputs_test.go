@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Outputs of a plugin are held to what its type declares, before a later step reads it. Red with
-// the check in once taken out.
+// Outputs of a plugin are checked against its type, before a later step reads them. Red with the
+// check in once taken out.
 func TestFaultW12OutputsAreHeldToTheirSchema(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"type":"object","properties":{"host":{"type":"integer"}},"additionalProperties":false}`:      `output "attempt" is not declared`,

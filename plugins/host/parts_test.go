@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fleet is a reach whose hosts do what a test says; by default every command prints its host's
+// fleet is a reach whose hosts do what a test sets; by default every command prints its host's
 // name.
 type fleet struct {
 	run  func(ctx context.Context, h core.Host, e transport.Exec) (transport.Exit, error)

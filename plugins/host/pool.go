@@ -36,7 +36,7 @@ type pool struct {
 	deaths   int                  // that died, or did not start
 	again    *time.Timer          // the start that waits for the backoff
 	last     string               // how a process died, or did not start, the last time
-	healthy  bool                 // a call ended well since the last death
+	healthy  bool                 // a call completed since the last death
 	suspects map[deadly]bool      // were in a process that died under several calls: each runs alone until it is known whose fault it was
 	poison   map[deadly]time.Time // a process died of it alone, then; it runs alone
 	stopped  bool
@@ -163,7 +163,7 @@ func (p *pool) release(q *process) {
 
 func (p *pool) releaseLocked(q *process) {
 	q.calls--
-	q.alone = false // who is alone is the last to leave
+	q.alone = false // a call that is alone is the last to leave
 	if q.retired && q.calls == 0 {
 		close(q.drained)
 	}

@@ -62,7 +62,7 @@ func TestBreakerHoldsBackAPluginThatKeepsDying(t *testing.T) {
 		t.Errorf("%+v, expected retryable without effects", out)
 	}
 	if n := strings.Count(b.log.String(), "plugin is suspended"); n != 1 {
-		t.Errorf("the log says %d times that it is suspended, expected once", n)
+		t.Errorf("the log reports %d times that it is suspended, expected once", n)
 	}
 	if s := p.stats(); !s.Blocked || s.Deaths != breakerDeaths || s.Starts != breakerDeaths || s.Plugin == "" {
 		t.Errorf("%+v, expected %d deaths and blocked", s, breakerDeaths)
@@ -132,7 +132,7 @@ func TestIdleProcessIsStopped(t *testing.T) {
 	}
 	b.must(t, call("echo", labParams{}))
 	if strings.Contains(b.log.String(), "died") {
-		t.Error("a reaped process counts as dead")
+		t.Error("a reaped process counts as one that died")
 	}
 }
 

@@ -19,8 +19,8 @@ func TestFaultS16WhatWasCheckedIsWhatRuns(t *testing.T) {
 	t.Run("control", func(t *testing.T) { exchanged(t, false, "exchanged\n") })
 }
 
-// exchanged starts a plugin, locked or not, exchanges its module before it is used, and expects
-// what that module says.
+// exchanged starts a plugin, locked or not, exchanges its module before it is used, and expects the
+// output of that module.
 func exchanged(t *testing.T, locked bool, want string) {
 	dir, src, side := t.TempDir(), t.TempDir(), t.TempDir()
 	began, proceed, ran := filepath.Join(side, "began"), filepath.Join(side, "go"), filepath.Join(side, "ran")

@@ -60,7 +60,7 @@ type process struct {
 	why       string        // of condemned; may be read once that is closed
 }
 
-// launch says how processes are started.
+// launch has the settings with which processes are started.
 type launch struct {
 	root    *folder
 	reach   reach
@@ -295,7 +295,7 @@ func (p *process) awaitCalls(grace time.Duration, hurry <-chan struct{}) {
 	}
 }
 
-// close releases what a dead process leaves behind.
+// close releases what an ended process leaves behind.
 func (p *process) close() {
 	p.services.stop()
 	if p.conn != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
-// maxExpansion bounds how many schemas one value may be held against at the same time: references
-// can make them grow exponentially.
+// maxExpansion bounds how many schemas may apply to one value at the same time: references can make
+// them grow exponentially.
 const maxExpansion = 10_000
 
 // checkSchema refuses what is no JSON Schema, and what would not end: the library follows a
@@ -37,7 +37,7 @@ func checkSchema(raw json.RawMessage) error {
 // schemaWalk goes through a schema by its JSON pointers.
 type schemaWalk struct {
 	root any
-	cost map[string]int // of each schema: how many a value is held against; 0 while it is being counted
+	cost map[string]int // of each schema: how many apply to a value; 0 while it is being counted
 }
 
 // all checks every object that may be a schema.

@@ -34,7 +34,7 @@ func (p labParams) secrets() map[string]string {
 }
 
 // The output of a process is in the worker's log, and so are errors of its calls: neither shows
-// what a call was given, also when another call of the process says it. A value that no call was
+// what a call was given, also when another call of the process prints it. A value that no call was
 // given is shown.
 func TestProcessesPrintNoSecret(t *testing.T) {
 	const value, other = "geheim/4711", "nobody-was-given-this"
@@ -70,7 +70,7 @@ func TestProcessesWithManySecretsAreReplaced(t *testing.T) {
 	}
 	c := call("echo", labParams{})
 	c.Hidden = hidden
-	if out, err := b.Run(t.Context(), c); err != nil || out.Failed { // its process may be gone by now: it is not looked for
+	if out, err := b.Run(t.Context(), c); err != nil || out.Failed { // its process may be gone already: it is not looked for
 		t.Fatalf("%+v, %v", out, err)
 	}
 	if again := b.must(t, call("echo", labParams{}))["pid"]; again == first {

@@ -130,7 +130,7 @@ func (p *peer) Close() error {
 	return p.UnixConn.Close()
 }
 
-// fault translates an error of the transport or of a callback to a status, as plugin.proto says.
+// fault translates an error of the transport or of a callback to a status, as plugin.proto defines.
 func fault(host, op string, err error) error {
 	if err == nil {
 		return nil
@@ -154,12 +154,12 @@ func fault(host, op string, err error) error {
 	return status.Error(code, err.Error())
 }
 
-// unreachable says what is known, for the plugin to judge whether trying again is safe.
+// unreachable adds what is known, for the plugin to judge whether trying again is safe.
 func unreachable(host, op string, err error) error {
 	detail, text := &wire.HostFault{Host: host, Op: op}, err.Error()
 	if te, ok := errors.AsType[*transport.Error](err); ok {
 		detail.Op, detail.Before, detail.Hint = te.Op, te.Before, te.Hint
-		text = strings.TrimSuffix(text, "\nhint: "+te.Hint) // the plugin's end says it once, at the end
+		text = strings.TrimSuffix(text, "\nhint: "+te.Hint) // the plugin's end adds it once, at the end
 	}
 	s := status.New(codes.Unavailable, text)
 	if with, derr := s.WithDetails(detail); derr == nil {

@@ -510,7 +510,7 @@ func TestFaultR7TheWindowIsAskedWhenTheHostIsReady(t *testing.T) {
 			t.Errorf("did %q, expected %q: %+v, %v", got, want, out, err)
 		}
 		if shut && (out.Failed || !out.Held || out.State != c.State || !strings.Contains(out.Reason, "freeze")) {
-			t.Errorf("expected to be held as the call was given: %+v", out)
+			t.Errorf("expected to wait as the call was given: %+v", out)
 		}
 	}
 }

@@ -13,6 +13,6 @@ func TestFaultP5RefusedParamsAreToldApart(t *testing.T) {
 		}
 	}
 	if typ, ok := b.Type("lab.fail"); !ok || typ.Plugin != "lab 1.0.0" {
-		t.Errorf("the type says that it is of plugin %q", typ.Plugin)
+		t.Errorf("the type reports that it is of plugin %q", typ.Plugin)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// The host refuses the fence of a call; its plugin takes that for something else and says that all
-// is well.
+// The host refuses the fence of a call; its plugin takes that for something else and reports
+// success.
 func TestFaultR3RefusedFenceEndsTheCall(t *testing.T) {
 	var got transport.Fence
 	refuse := true

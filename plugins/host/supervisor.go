@@ -360,7 +360,7 @@ func (s *Supervisor) Stats() []PluginStats {
 func (s *Supervisor) Type(name string) (Type, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	_ = s.inspect(ctx, name) // of a version that is broken the call says why; what is known of it is the last good one
+	_ = s.inspect(ctx, name) // of a version that is broken the call reports why; what is known of it is the last good one
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, ok := s.types[name]

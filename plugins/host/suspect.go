@@ -61,8 +61,7 @@ type try struct {
 	saved   *State // of its last checkpoint
 }
 
-// blame says what the death of q means for a call of it. It is asked before the call gives its slot
-// back.
+// blame notes what the death of q means for a call of it. Call it before the call frees its slot.
 func (p *pool) blame(q *process, c *Call) (victim bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +107,8 @@ func (p *pool) worked(c *Call) {
 	delete(p.poison, c.deadly())
 }
 
-// diedLocked counts a death, how it came about is in p.last. One that follows calls which ended
-// well is a host's and not the plugin's: it holds nobody back.
+// diedLocked counts a death, how it came about is in p.last. One that follows calls which completed
+// is a host's and not the plugin's: it delays no call.
 func (p *pool) diedLocked() {
 	p.deaths++
 	if !p.healthy {

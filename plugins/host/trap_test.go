@@ -96,7 +96,7 @@ func TestFrozenPluginIsReplacedThoughNoCallHasATimeLimit(t *testing.T) {
 	freeze(pid)
 	_, err := b.Run(t.Context(), call("echo", labParams{}))
 	if !errors.Is(err, core.ErrPluginFailed) || !strings.Contains(err.Error(), "no answer for 3s") {
-		t.Errorf("%v, expected ErrPluginFailed that says why", err)
+		t.Errorf("%v, expected ErrPluginFailed with the reason", err)
 	}
 	until(t, "the frozen process is dead", func() bool { return !alive(pid) })
 	if again := int(b.must(t, call("echo", labParams{}))["pid"].(float64)); again == pid {
@@ -308,7 +308,7 @@ func TestTrapPrintlnBlocks(t *testing.T) { // go-plugin redirects os.Stdout to a
 func TestTrapFloodOfOutput(t *testing.T) { // a slow sink holds the plugin back; nothing piles up
 	b := open(t, &fleet{})
 	bystander(t, b)
-	live := func() uint64 { // what is garbage by now does not count
+	live := func() uint64 { // garbage does not count
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m)
@@ -479,7 +479,7 @@ func TestFaultS14HandshakeSocketIsNoLink(t *testing.T) {
 	if n := met.Load(); n > 0 {
 		t.Errorf("the worker connected to another's socket %d times", n)
 	}
-	link := filepath.Join(t.TempDir(), "link") // the control: who takes the address as it is comes to the victim
+	link := filepath.Join(t.TempDir(), "link") // the control: a client that takes the address as it is connects to the victim
 	err = os.Symlink(victim.Addr().String(), link)
 	if err == nil {
 		var c net.Conn

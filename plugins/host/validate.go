@@ -32,7 +32,7 @@ type Validator struct {
 	used   []*pool // whose files must stay
 }
 
-// Validator returns one that is to be closed.
+// Validator returns one that the caller must close.
 func (s *Supervisor) Validator() *Validator {
 	return &Validator{s: s, root: &folder{parent: s.root.parent}, within: startTimeout, asked: map[string]*process{}}
 }
@@ -81,7 +81,7 @@ func (v *Validator) start(ctx context.Context, owner *pool) (*process, error) {
 	return l.start(ctx, owner.plugin)
 }
 
-// why says how a question ended that has no answer.
+// why returns how a question ended that has no answer.
 func (v *Validator) why(ctx context.Context, p *process, err error) error {
 	code := status.Code(err)
 	ended := code == codes.Canceled || code == codes.DeadlineExceeded // the plugin may see the deadline first

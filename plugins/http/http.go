@@ -100,7 +100,7 @@ clouds. Names and redirects do not change that. The operator can open a network:
 Check mode makes only GET and HEAD requests from the worker.
 `
 
-// errInner does not say which address: it is a name of the worker's network, and the reader may be
+// errInner does not name the address: it is a name of the worker's network, and the reader may be
 // none of it.
 var errInner = errors.New("its address is in the worker's own network, which playbooks may not reach from the worker\n" +
 	"hint: ask from the host (from: host), or start the worker with --plugin-allow http=NETWORK, as 10.1.2.0/24")

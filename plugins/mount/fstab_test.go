@@ -80,7 +80,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A line of fstab that is as wanted says nothing of what is mounted: state present may have written
+// A line of fstab that is as wanted does not show what is mounted: state present may have written
 // it.
 func TestDecideByTheKernel(t *testing.T) {
 	t.Parallel()

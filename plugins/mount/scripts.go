@@ -15,7 +15,7 @@ active() {
 }
 `
 
-// askScript says what is mounted, by the last mount at the path: it hides those before it.
+// askScript prints what is mounted, by the last mount at the path: it hides those before it.
 const askScript = realScript + `if [ -e /etc/fstab ]; then sed 's/^/fstab /' /etc/fstab && echo || exit 1; fi
 if [ "$p" ] && [ -L "$p" -o -e "$p" ]; then echo "real $(readlink -f "$p")"; fi
 a=$(active) || exit 1

@@ -74,7 +74,7 @@ the lists is no change. If the host has no lists yet, an install counts as a cha
 type look struct {
 	manager string
 	changes []string // what would be done; empty: nothing
-	failed  string   // why the package manager cannot say; "" where it can
+	failed  string   // why the package manager cannot report; "" if it can
 	stale   bool     // the lists are older than Refresh
 	noLists bool     // there are none
 }
@@ -109,7 +109,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	return nil
 }
 
-// report says what is done, or would be.
+// report reports what is done, or would be.
 func report(r *sdk.Run[Params, sdk.NoState], now look) error {
 	if now.failed != "" {
 		return sdk.Failf("%s: %s", now.manager, now.failed).Effects(sdk.EffectsNone)

@@ -88,8 +88,8 @@ type file struct {
 	mode    fs.FileMode
 }
 
-// render makes all files before one is written. The name of a template says the file's: dot- is a
-// leading dot; a last .tmpl falls away, and has the file filled in.
+// render makes all files before one is written. The name of a template becomes the file's: dot- is
+// a leading dot; a last .tmpl falls away, and has the file filled in.
 func (o Options) render() ([]file, error) {
 	root := "templates/" + o.Lang
 	var files []file

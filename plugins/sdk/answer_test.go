@@ -24,6 +24,6 @@ func TestAnswer(t *testing.T) {
 		}
 	}
 	if none := (sdk.Answer{}); none.Has("state") || none.Value("state") != "" || none.Text("state") != "" || none.Number("state") != 0 {
-		t.Error("the zero value says something")
+		t.Error("the zero value has a value")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// A try that fails just when the waiting ends says nothing: a cancelled job is not one whose host
+// A try that fails just when the waiting ends does not count: a cancelled job is not one whose host
 // is away.
 func TestPollEndsForTheReasonOfItsContext(t *testing.T) {
 	away := errors.New("host is away")

@@ -151,7 +151,7 @@ func (d DeadMan) ask(ctx context.Context, h *Host, c Command) (Answer, error) {
 	return ReadAnswer(result.Stdout), result.Err()
 }
 
-// deadManState is how the answer says that the arming with the id stands.
+// deadManState returns the state of the arming with the id, by the answer.
 func deadManState(a Answer, id string) DeadManState {
 	s := DeadManState{State: a.Value("state"), Key: a.Value("key"), Job: a.Value("job"), Rebooted: a.Has("stale")}
 	if s.State != "" {

@@ -329,7 +329,7 @@ func TestTrapConfirmAndTimerRace(t *testing.T) {
 		})
 		want := map[string]string{sdk.StateConfirmed: "new", sdk.StateReverted: "old"}[states[1]]
 		if states[0] == sdk.StateConfirmed != (states[1] == sdk.StateConfirmed) || s.live() != want {
-			t.Fatalf("confirm says %s, rollback %s, and %q is live", states[0], states[1], s.live())
+			t.Fatalf("confirm reports %s, rollback %s, and %q is live", states[0], states[1], s.live())
 		}
 		outcomes[states[1]]++
 		if err := os.WriteFile(filepath.Join(s.dead.Folder, "live"), []byte("old\n"), 0o600); err != nil {
@@ -447,7 +447,7 @@ func TestDeadManRefusesAFolderOfOthers(t *testing.T) {
 	}
 }
 
-// A device that lost power while a job took the lock from a dead one, as the new boot's first job
+// A device that lost power while a job took the lock from an ended one, as the new boot's first job
 // does, is not locked for good.
 func TestDeadManOutlivesAPowerCutWhileTheLockIsTaken(t *testing.T) {
 	t.Parallel()

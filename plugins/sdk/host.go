@@ -249,7 +249,7 @@ func (h *Host) Short(ctx context.Context, c Command) *Result {
 		Exit:   Exit{Code: int(resp.GetExit().GetCode()), Signal: resp.GetExit().GetSignal()},
 		Stdout: string(resp.GetStdout()), Stderr: string(resp.GetStderr()), Truncated: resp.GetTruncated(),
 	}
-	if r.Truncated { // it does not say which
+	if r.Truncated { // it does not name the stream
 		r.Stdout, r.Stderr = withoutLast(r.Stdout), withoutLast(r.Stderr)
 	}
 	return r

@@ -57,7 +57,7 @@ func (r *Run[P, S]) Keep(ctx context.Context, files ...KeptFile) (KeptVersion, e
 			break
 		}
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, and CloseAndReceive says why
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, and CloseAndReceive returns why
 		return KeptVersion{}, fmt.Errorf("keep the configuration: %w", err)
 	}
 	resp, err := stream.CloseAndReceive()

@@ -110,7 +110,7 @@ func diagnosticsText(diags []*wire.Diagnostic) string {
 	return strings.Join(lines, "; ")
 }
 
-// checkDefaults says what is wrong with a default that its own schema refuses.
+// checkDefaults returns what is wrong with a default that its own schema refuses.
 func (s *schema) checkDefaults(js *jsonschema.Schema) string {
 	for name, property := range js.Properties {
 		if property.Default != nil {

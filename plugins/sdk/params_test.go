@@ -267,7 +267,7 @@ func FuzzParams(f *testing.F) {
 		bad := kit.Validate(json.RawMessage(raw))
 		got := kit.Run(json.RawMessage(raw))
 		if (len(bad) == 0) != (got.Outcome == "unchanged") {
-			t.Errorf("Validate says %q, Run %s (%s)", bad, got.Outcome, got.Reason)
+			t.Errorf("Validate reports %q, Run %s (%s)", bad, got.Outcome, got.Reason)
 		}
 	})
 }

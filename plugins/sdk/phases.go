@@ -104,14 +104,14 @@ func (r *Run[P, S]) Wait(after time.Duration, opts ...SuspendOption) error {
 	return Suspend(r.State, after, opts...)
 }
 
-// phaseAt is where Phases stands.
+// phaseAt is the state of Phases.
 type phaseAt struct {
 	name      string
 	index, of int
 	goOn      bool
 }
 
-// progress places what a phase says about itself within the whole.
+// progress places the progress of a phase within the whole.
 func (p phaseAt) progress(part float64, text string) (whole float64, name string) {
 	switch {
 	case p.of == 0:

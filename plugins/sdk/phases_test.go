@@ -23,7 +23,7 @@ type (
 	stage     = sdk.Phase[noParams, stagedState]
 )
 
-// does is a phase that notes its name, and then what then says.
+// does is a phase that notes its name, and then does what then does.
 func does(name string, then func(context.Context, *stagedRun) error) stage {
 	return stage{Name: name, Run: func(ctx context.Context, r *stagedRun) error {
 		r.State.Did = append(r.State.Did, name)

@@ -293,7 +293,7 @@ func (r *Run[P, S]) SaveFile(ctx context.Context, name string, data io.Reader) (
 			return stream.Send(&wire.SaveFileRequest{Message: &wire.SaveFileRequest_Data{Data: b}})
 		})
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, and CloseAndReceive says why
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, and CloseAndReceive returns why
 		return SavedFile{}, fmt.Errorf("save file %s: %w", name, err)
 	}
 	resp, err := stream.CloseAndReceive()

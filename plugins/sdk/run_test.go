@@ -128,7 +128,7 @@ func TestUnreachableHost(t *testing.T) {
 				t.Errorf("got %s, effects %s, retryable %v; want unreachable, %s, true", got.Outcome, got.Effects, got.Retryable, tc.effects)
 			}
 			if !strings.Contains(got.Reason, "connection refused") {
-				t.Errorf("the reason %q does not say why", got.Reason)
+				t.Errorf("the reason %q does not show why", got.Reason)
 			}
 		})
 	}
@@ -286,7 +286,7 @@ func TestStateSurvives(t *testing.T) {
 	}
 }
 
-// The window holds a job where it says that it may stop, and nowhere else.
+// The window holds a job only where the job allows a stop.
 func TestHeldForTheWindow(t *testing.T) {
 	def := sdk.Job("test.held", func(ctx context.Context, r *sdk.Run[noParams, phase]) error {
 		if !r.Resumed {

@@ -247,7 +247,7 @@ func bound(property *jsonschema.Schema, value string, lower bool) error {
 	return nil
 }
 
-// dropNull makes absence the only way to say nothing.
+// dropNull makes absence the only way to set no value.
 func dropNull(js *jsonschema.Schema) {
 	var kept []string
 	for _, t := range js.Types {

@@ -160,7 +160,7 @@ func TestTrapPrintingBeforeServe(t *testing.T) { // go-plugin#164, go-plugin#199
 			}
 			_ = client.Call(t.Context(), "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{}) // its end may be faster than its answer
 			if printed, err := io.ReadAll(rest); err != nil || len(printed) > 0 {
-				t.Errorf("after the handshake its real standard output says %.60q, %v", printed, err)
+				t.Errorf("after the handshake its real standard output has %.60q, %v", printed, err)
 			}
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("after Shutdown: %v", err)

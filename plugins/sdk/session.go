@@ -125,7 +125,7 @@ func (s *session) failed(err error) *wire.Failed {
 		s.blame(out, host)
 	}
 	if errors.As(err, &exit) {
-		out.Retryable = true // the playbook's retry decides; a command that says no may say yes later
+		out.Retryable = true // the playbook's retry decides; a command that fails may succeed later
 	}
 	if errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
 		out.TimedOut, out.Retryable = true, true

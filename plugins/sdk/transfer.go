@@ -63,7 +63,7 @@ func (h *Host) put(ctx context.Context, f PutFile, artifact string, data io.Read
 			return stream.Send(&wire.PutRequest{Message: &wire.PutRequest_Data{Data: b}})
 		})
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, CloseAndReceive says why
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the worker ended the call, CloseAndReceive returns why
 		return Written{}, fmt.Errorf("put %s: %w", f.Path, err) // ctx ends, so the worker gives the file up
 	}
 	resp, err := stream.CloseAndReceive()
@@ -107,7 +107,7 @@ func (s *session) get(ctx context.Context, req *wire.GetRequest, w io.Writer) (F
 	return info, hostError(ctx, req.GetHost(), "get", stream.Err())
 }
 
-// merge: the first info says what comes, the last its hash.
+// merge: the first info has what comes, the last its hash.
 func merge(info FileInfo, i *wire.FileInfo) FileInfo {
 	if i.GetSize() > 0 || i.GetSha256() != "" { // -1 at first: not known yet
 		info.Size = i.GetSize()

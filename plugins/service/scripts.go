@@ -1,6 +1,6 @@
 package service
 
-// lookScript says what is known of the service $n. systemctl show ends well for units that do not
+// lookScript prints what is known of the service $n. systemctl show succeeds for units that do not
 // exist: LoadState shows it. A systemd that is installed and does not run, as in a container,
 // manages nothing.
 //

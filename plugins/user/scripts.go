@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// lookScript says what is known of the user $n, of the number $uid and of the groups $want, and
+// lookScript prints what is known of the user $n, of the number $uid and of the groups $want, and
 // whether its hash is that on standard input. It reads the files itself: busybox has no getent, and
 // usermod changes nothing else.
 const lookScript = `LC_ALL=C; export LC_ALL

@@ -135,7 +135,7 @@ func sundays(item string) string {
 	if !named {
 		var err error
 		if first, err = strconv.Atoi(from); err != nil || first < 0 || first > 7 {
-			return item // the library says what is wrong with it
+			return item // the library reports what is wrong with it
 		}
 	}
 	every := 1

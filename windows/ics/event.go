@@ -100,8 +100,8 @@ func (im *importer) event(e *event) (length, error) {
 	return long, im.dates(e, id, start, long)
 }
 
-// opensFirst reports whether a rule opens on its first valid day. A rule that is refused is left
-// to finish, which says why.
+// opensFirst reports whether a rule opens on its first valid day. A rule that is refused is left to
+// finish, which reports why.
 func (im *importer) opensFirst(r yamlRule) bool {
 	first := r.Valid[0]
 	r.Valid = []string{first, first}

@@ -14,7 +14,7 @@ const weekly = "UID:a\nSUMMARY:w\nDTSTART;TZID=Europe/Berlin:20261017T220000\nDT
 
 const night = "UID:a\nSUMMARY:n\nDTSTART;TZID=Europe/Berlin:20260103T220000\nDTEND;TZID=Europe/Berlin:20260104T050000\nRRULE:FREQ=WEEKLY;BYDAY=SA\n"
 
-// A calendar opens what its newest revisions say, in the zone that it names, and nothing else.
+// A calendar opens what is in its newest revisions, in the zone that it names, and nothing else.
 func TestFaultW4Calendar(t *testing.T) {
 	const single = "DTSTART;TZID=Europe/Berlin:20261024T220000\n"
 	const at = "2026-10-24T20:00:00Z 2026-10-24T22:00:00Z"

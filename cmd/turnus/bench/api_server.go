@@ -29,8 +29,8 @@ import (
 	"github.com/turnus/turnus/core/server"
 )
 
-// benchAPIServer is the measured server: it fills its ledger, says where it listens, and does what
-// its input says until that ends.
+// benchAPIServer is the measured server: it fills its ledger, prints its address, and obeys the
+// lines of its input until that ends.
 func benchAPIServer(ctx context.Context, con *console.Console, url string, jobs int) (err error) {
 	l, err := ledger.Open(ctx, url, ledger.Options{})
 	if err != nil {

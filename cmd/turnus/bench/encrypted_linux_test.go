@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
-// cpu returns the time that this process has used so far; on a busy machine it says more than the
+// cpu returns the time that this process has used so far; on a busy machine it shows more than the
 // time that passed.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()

@@ -196,7 +196,7 @@ func (s *sshServer) stop() error {
 	var err error
 	if s.cmd != nil && s.cmd.Process != nil {
 		err = s.cmd.Process.Kill()
-		_ = s.cmd.Wait() // says only that it was killed
+		_ = s.cmd.Wait() // reports only that it was killed
 		s.cmd = nil
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
@@ -259,7 +259,7 @@ func (s *sshServer) login(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = session.Close() }() // says EOF after the command
+	defer func() { _ = session.Close() }() // returns EOF after the command
 	_, err = session.Output("hostname")
 	return err
 }

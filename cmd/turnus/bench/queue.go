@@ -403,6 +403,6 @@ func startRedis(ctx context.Context) (_ *privateRedis, err error) {
 
 func (r *privateRedis) stop() error {
 	err := r.cmd.Process.Kill()
-	_ = r.cmd.Wait() // says only that it was killed
+	_ = r.cmd.Wait() // reports only that it was killed
 	return errors.Join(err, os.RemoveAll(r.dir))
 }

@@ -104,7 +104,7 @@ func (c *certified) get(t *testing.T, path string, roots *x509.CertPool) string 
 	return string(text)
 }
 
-// How long a certificate holds is measured, wherever it is from: an alert needs it.
+// The time for which a certificate holds is measured, wherever it is from: an alert needs it.
 func TestACMECertificateIsMeasured(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), testparts.FreePort(t)

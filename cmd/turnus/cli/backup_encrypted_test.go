@@ -11,8 +11,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// A backup of an encrypted ledger says which key it takes to read it, loudly where the key ring was
-// not given or lacks it, and so does what is done with it later. The negative control is one of a
+// A backup of an encrypted ledger names the key that reads it, loudly where the key ring was not
+// given or lacks it, and so does what is done with it later. The negative control is one of a
 // ledger that is not encrypted.
 func TestBackupSaysWhichKeysItTakes(t *testing.T) {
 	t.Setenv("TURNUS_LEDGER", "")

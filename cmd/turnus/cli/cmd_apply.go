@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// applyFlags say what is applied, and how it is checked here first.
+// applyFlags select what is applied, and how it is checked here first.
 type applyFlags struct {
 	remote  remote.Flags
 	plugins node.PluginFlags

@@ -116,7 +116,7 @@ func checkExec(fl *pflag.FlagSet, command *launch.Command, f *localrun.RunFlags)
 	return nil
 }
 
-// execArguments returns the pattern of hosts and the command line. dash is how many arguments stand
+// execArguments returns the pattern of hosts and the command line. dash is the number of arguments
 // before --, or -1.
 func execArguments(args []string, dash int) (pattern, line string, err error) {
 	const hint = "\nhint: turnus exec 'web*' -i hosts.ini -- uptime"

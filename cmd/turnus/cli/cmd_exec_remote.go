@@ -20,7 +20,7 @@ import (
 // execFlags are the flags of exec that a server takes.
 var execFlags = []string{"stop-after", "timeout", "needs", "disruptive", "outside-windows", "skip-no-window", "max-in-flight", "become", "become-user", "reason"}
 
-// remoteNames are the flags of exec that say which server is asked.
+// remoteNames are the flags of exec that select a server.
 var remoteNames = []string{"server", "context", "token-file", "ca-file", "cert-file", "key-file"}
 
 // newExec returns what a server is asked for.
@@ -68,7 +68,7 @@ func (a *app) execRemote(cmd *cobra.Command, r *remote.Flags, command *launch.Co
 	})(cmd, nil)
 }
 
-// onlyLocal refuses flags that say how this machine reaches hosts: a server has its own inventory,
+// onlyLocal refuses flags about how this machine reaches hosts: a server has its own inventory,
 // logins and workers.
 func onlyLocal(cmd *cobra.Command) error {
 	server := map[string]bool{}

@@ -87,7 +87,7 @@ func (a *app) showNotification(n api.Notification) error {
 	return nil
 }
 
-// stateText says in words what became of a notification.
+// stateText returns the state of a notification in words.
 func stateText(n api.Notification) string {
 	switch n.State {
 	case api.NotificationSent:

@@ -34,7 +34,7 @@ func (a *app) playbooksListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if now, err := c.Definitions(ctx); err == nil && now.Rejected != nil { // who may not ask gets the list alone
+			if now, err := c.Definitions(ctx); err == nil && now.Rejected != nil { // a person who may not ask gets the list alone
 				a.Report(a.Paint(console.Yellow, "warning: ") + service.RejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
 			}
 			if a.Output == "json" {

@@ -104,7 +104,8 @@ func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Typ
 	return nil, console.Invalid("job type %q is not known\nhint: %s", args[0], hint)
 }
 
-// checkDocs compares a page with what the job types say. Its first heading, of level 1, is its own.
+// checkDocs compares a page with the docs of the job types. Its first heading, of level 1, is its
+// own.
 func (a *app) checkDocs(path, want string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {

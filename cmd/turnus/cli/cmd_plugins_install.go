@@ -74,7 +74,8 @@ func (a *app) reportInstalled(got host.Installed) {
 	}
 }
 
-// reportUnlocked says that a lockfile does not name what was installed, which workers would refuse.
+// reportUnlocked reports that a lockfile does not name what was installed, which workers would
+// refuse.
 func (a *app) reportUnlocked(dir string, got host.Installed) error {
 	lock, ok, err := host.ReadLock(dir)
 	if err != nil || !ok || got.InUse != got.Version {

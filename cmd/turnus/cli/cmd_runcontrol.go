@@ -32,7 +32,7 @@ func (a *app) runVerb(use, short, example string, r *remote.Flags, do func(conte
 	return c
 }
 
-// showPhase says where a run stands after it was changed.
+// showPhase prints the phase of a run after a change.
 func (a *app) showPhase(run api.Run) error {
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, run)

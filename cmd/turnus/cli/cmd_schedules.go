@@ -61,7 +61,7 @@ func (a *app) schedulesListCmd() *cobra.Command {
 	})
 }
 
-// scheduleState says where a schedule comes from, and what became of one that triggers once.
+// scheduleState returns the origin of a schedule, and the state of one that triggers once.
 func scheduleState(s *api.Schedule) string {
 	state := "made by hand"
 	switch {

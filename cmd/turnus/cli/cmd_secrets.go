@@ -69,7 +69,7 @@ func readSecretFile(path string) (*secretFile, error) {
 	return f, err
 }
 
-// entry finds a name, or says which there are.
+// entry finds a name. Its error lists the names that exist.
 func (f *secretFile) entry(name string) (secrets.Entry, error) {
 	var names []string
 	for _, e := range f.said.Entries {
@@ -267,7 +267,7 @@ func (f *secretFile) listed(e secrets.Entry) listedSecret {
 	return l
 }
 
-// limits is who may use it, for people.
+// limits returns the jobs that may use it, for people.
 func (l listedSecret) limits() string {
 	var parts []string
 	for _, p := range [][2]string{{"tenants", strings.Join(l.Tenants, ",")}, {"playbooks", strings.Join(l.Playbooks, ",")}, {"hosts", l.Hosts}} {

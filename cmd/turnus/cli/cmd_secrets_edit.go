@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// nearOr is the hint after a name that there is not.
+// nearOr is the hint after a name that does not exist.
 func nearOr(name string, names []string) string {
 	return cmp.Or(yamlread.DidYouMean(name, names), "turnus secrets ls lists what there is")
 }

@@ -54,8 +54,8 @@ environment, the environment over the file, the file over the default.`,
 	return c
 }
 
-// whichService refuses a command that does not say whose settings are meant: a pipeline that forgot
-// it must not take help for a yes.
+// whichService refuses a command without the name of a service: a pipeline that forgot it must not
+// take help for a yes.
 func whichService(c *cobra.Command, _ []string) error {
 	return console.Invalid("%s: whose settings?\nhint: %s up, %s server or %s worker", c.CommandPath(), c.CommandPath(), c.CommandPath(), c.CommandPath())
 }

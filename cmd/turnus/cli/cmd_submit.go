@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// launchFlags say how a playbook is launched on a server, now or by a schedule.
+// launchFlags set how a playbook is launched on a server, now or by a schedule.
 type launchFlags struct {
 	vars  localrun.VarFlags
 	limit string
@@ -43,7 +43,7 @@ func (f *launchFlags) read(o *api.LaunchOptions) (err error) {
 	return err
 }
 
-// submitFlags say what is launched on a server, and how.
+// submitFlags select what is launched on a server, and how.
 type submitFlags struct {
 	remote      remote.Flags
 	launch      launchFlags

@@ -54,7 +54,7 @@ func roleText(t api.Token) string {
 
 // createTokenIn makes a token in the ledger itself: the token of a person of its own for four eyes,
 // and a way back if all admin tokens are lost. A person who can write the ledger may do anything
-// anyway; the audit log says that it went this way.
+// anyway; the audit log names this way.
 func (a *app) createTokenIn(ctx context.Context, url string, keys *service.KeyringFlags, n api.NewToken) (err error) {
 	if !tokenName().MatchString(n.Name) {
 		return console.Invalid("the name %q: expected letters, digits, blanks and . _ @ + -, and a letter or digit first", n.Name)

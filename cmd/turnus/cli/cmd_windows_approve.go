@@ -33,7 +33,7 @@ func (a *app) windowsApprovalsCmd() *cobra.Command {
 	var r remote.Flags
 	var waiting bool
 	c := &cobra.Command{
-		Use: "approvals", Short: "List the windows of a server that need an approval, and how it stands", Args: cobra.NoArgs,
+		Use: "approvals", Short: "List the windows of a server that need an approval, and its state", Args: cobra.NoArgs,
 		Example: "  turnus windows approvals --waiting\n  turnus windows approvals -o json",
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.WindowApproval], error) {
@@ -66,7 +66,7 @@ func (a *app) windowsApprovalsCmd() *cobra.Command {
 	return c
 }
 
-// lastWord is who spoke last on a place.
+// lastWord returns the person who spoke last on a place.
 func lastWord(w *api.WindowApproval) string {
 	if n := len(w.Given); n > 0 {
 		return w.Given[n-1].By
@@ -177,7 +177,7 @@ func zoneOf(ctx context.Context, c *client.Client, set string) (*time.Location, 
 	return civil.LoadZone(w.Timezone)
 }
 
-// showApproval says how a place stands after somebody spoke.
+// showApproval prints the state of a place after an approval or its revocation.
 func (a *app) showApproval(w api.WindowApproval) error {
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, w)
@@ -197,7 +197,7 @@ func (a *app) showApproval(w api.WindowApproval) error {
 	return nil
 }
 
-// explainRemote asks a server what windows explain says of files.
+// explainRemote asks a server for the output of windows explain.
 func (a *app) explainRemote(ctx context.Context, c *client.Client, set, at string, need time.Duration) error {
 	if need == 0 {
 		return errNoNeed()

@@ -26,7 +26,7 @@ import (
 
 func (a *app) workerCmd() *cobra.Command { return a.workerService().cmd }
 
-// workerFlags say what a worker is made of.
+// workerFlags are the parts of a worker.
 type workerFlags struct {
 	node    node.Flags
 	queue   service.QueueFlags

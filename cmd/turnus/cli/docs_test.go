@@ -286,7 +286,7 @@ func TestNamedCommandsExist(t *testing.T) {
 			continue // they name former ones
 		}
 		for _, command := range unknownCommands(root, page(t, path)) {
-			t.Errorf("%s names %s, which there is not", path, command)
+			t.Errorf("%s names %s, which does not exist", path, command)
 		}
 	}
 	want := []string{"turnus runs why", "turnus definitions"} // negative control
@@ -310,7 +310,7 @@ func unknownCommands(root *cobra.Command, text string) []string {
 	return unknown
 }
 
-// docs/job-types.md and the pages below docs/job-types are what the binary says of its job types.
+// docs/job-types.md and the pages below docs/job-types are as the binary describes its job types.
 // To write them: make generate.
 func TestJobTypesPagesAreUpToDate(t *testing.T) {
 	var out, errs bytes.Buffer
@@ -441,7 +441,7 @@ func pictureProblems(svg string) []string {
 	note(regexp.MustCompile(`(href|src)="[^#]|url\(|@import`).MatchString(svg), "fetches something")
 	note(!strings.Contains(svg, "@keyframes") || !strings.Contains(svg, "prefers-reduced-motion"), "does not move, or always does")
 	for _, text := range pictureText.FindAllStringSubmatch(svg, -1) {
-		for _, problem := range language.Shown(html.UnescapeString(text[1])) {
+		for _, problem := range language.Text(html.UnescapeString(text[1])) {
 			note(true, "shows a message of a former version: "+problem)
 		}
 	}

@@ -56,7 +56,7 @@ func TestExamplePlaybooksLoad(t *testing.T) {
 }
 
 // The description of a folder in examples/README.md holds: it is listed, short, and runs on the lab
-// where the table says "runs".
+// where the table has "runs".
 func TestIndexOfExamples(t *testing.T) {
 	index := page(t, "examples/README.md")
 	for _, name := range exampleFolders(t) {

@@ -23,8 +23,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// firewalls answers for simulated hosts what nft and the timer would say: no table at first, then
-// the one that was applied.
+// firewalls answers for simulated hosts as nft and the timer would: no table at first, then the one
+// that was applied.
 type firewalls struct {
 	mu      sync.Mutex
 	applied map[string]bool

@@ -25,12 +25,12 @@ type helpRow struct {
 	how   string // code or never, or a word of the fixture: do, until, is, env, in, stop
 	code  int    // exit code that is expected
 	stdin string
-	shows string // what it shows when it serves; it goes on until Ctrl-C
+	shows string // what it shows when it serves; it continues until Ctrl-C
 	of    string // what it is the value of; why it is never typed
 	line  string // as the help has it, without its comment
 }
 
-// example says that a row is one of the help's, not of the fixture.
+// example reports that a row is one of the help's, not of the fixture.
 func (r helpRow) example() bool { return r.how == "code" || r.how == "never" }
 
 // helpChapter is a part of the table with a fixture of its own.

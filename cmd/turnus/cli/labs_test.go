@@ -174,7 +174,7 @@ var realHosts = []string{
 	"copy", "dnssec", "firewall", "firmware", "git", "hostname", "http", "mount", "script", "unarchive", "user",
 }
 
-// All built-in plugins are held to what anybody's are.
+// All built-in plugins pass the suite that is for plugins of anybody.
 func TestLabBuiltinsPassTheSuite(t *testing.T) {
 	t.Parallel()
 	for _, name := range slices.Sorted(maps.Keys(node.BuiltinDefs())) {

@@ -29,7 +29,7 @@ func helpProblems(c *cobra.Command) []string {
 	}
 	var found []string
 	check := func(place, text string) {
-		for _, problem := range language.Shown(text) {
+		for _, problem := range language.Text(text) {
 			found = append(found, c.CommandPath()+place+": "+problem)
 		}
 	}

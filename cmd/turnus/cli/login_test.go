@@ -31,7 +31,7 @@ func TestFaultS10NoLoginInTheClear(t *testing.T) {
 	ask := func(args ...string) string {
 		cmd := turnusProcess(t, args...)
 		cmd.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=", "TURNUS_CONFIG="+contexts, "TURNUS_TOKEN=hunter2")
-		out, _ := cmd.CombinedOutput() // that it fails shows in what it says
+		out, _ := cmd.CombinedOutput() // that it fails shows in its output
 		return string(out)
 	}
 	for _, args := range [][]string{

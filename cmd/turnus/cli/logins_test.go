@@ -51,7 +51,7 @@ func TestCredentialsAreReadAtTheStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			own := writeText(t, "own.yaml", "credentials:\n  fleet: {"+tt[0]+", addresses: [192.0.2.1]}\n", 0o600)
-			if err := os.WriteFile(filepath.Join(filepath.Dir(own), "open"), []byte("x"), 0o644); err != nil { // it is to be refused
+			if err := os.WriteFile(filepath.Join(filepath.Dir(own), "open"), []byte("x"), 0o644); err != nil { // it must be refused
 				t.Fatal(err)
 			}
 			_, stderr := turnus(t, console.ExitInvalid, "run", playbook, "-i", hosts, "--redis", "redis://127.0.0.1:1/0", "--secrets", own)

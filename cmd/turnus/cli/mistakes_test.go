@@ -139,7 +139,7 @@ turnus plan site.yaml -i hosts.ini --at tomorow`},
 }
 
 // TestMistakes types mistakes and compares the messages with testdata/mistakes.golden. Each message
-// says what to type next.
+// shows what to type next.
 func TestMistakes(t *testing.T) {
 	server := mistakenWorld(t)
 	var all strings.Builder
@@ -347,7 +347,7 @@ func mistakenServer(t *testing.T) string {
 	text := bufio.NewScanner(lines)
 	for text.Scan() {
 		if _, url, ok := strings.Cut(text.Text(), "listening on "); ok {
-			go func() { // what it says further; it ends with the process
+			go func() { // its further output; it ends with the process
 				for text.Scan() {
 				}
 			}()

@@ -2,5 +2,5 @@
 
 package cli
 
-// raceEnabled says whether these tests have the race detector.
+// raceEnabled reports whether these tests have the race detector.
 const raceEnabled = true

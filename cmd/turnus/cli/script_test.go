@@ -59,7 +59,7 @@ func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 dir,
 		RequireExplicitExec: true,
-		Deadline:            time.Now().Add(10 * time.Minute), // of them all; a script that hangs is ended, and says where
+		Deadline:            time.Now().Add(10 * time.Minute), // of them all; a script that hangs is ended, and reports where
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("HOME", env.WorkDir)

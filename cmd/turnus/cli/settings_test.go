@@ -28,7 +28,7 @@ var readAnyway = []string{"config", "retention"}
 
 func noted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; return ok }
 
-// notesMissing says what the notes of a flag should say, by its help, and do not.
+// notesMissing returns what the notes of a flag lack, by its help.
 func notesMissing(f *pflag.Flag) string {
 	file := helpOfFile.MatchString(f.Usage) && f.Value.Type() != "bool" && !slices.Contains(readAnyway, f.Name)
 	words := f.Annotations["turnus_file"]
@@ -93,7 +93,7 @@ func TestVariablesAreDocumentedAndKnown(t *testing.T) {
 				t.Errorf("%s reads %s, which docs/commands.md does not name", file, m[1])
 			}
 			if err := settings.UnknownVariables(commandsOf(services), []string{m[1] + "=x"}); err != nil {
-				t.Errorf("%s reads %s, and config check says: %v", file, m[1], err)
+				t.Errorf("%s reads %s, and config check reports: %v", file, m[1], err)
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func handshake(ts *testscript.TestScript, never bool, args []string) {
 		return err
 	}
 	if never {
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); { // it listens by now
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); { // it listens already
 			if c, err := net.Dial("tcp", "127.0.0.1:"+ts.Getenv("PORT")); err == nil {
 				_ = c.Close()
 				break

@@ -11,8 +11,8 @@ import (
 )
 
 // turnus validate and turnus project diff report what a job type refuses beyond its schema, with
-// its place; params with expressions are left to the run. Red before: both said that the file was
-// valid.
+// its place; params with expressions are left to the run. Red before: both reported that the file
+// was valid.
 func TestFaultP8ValidateAsksTheJobType(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -53,7 +53,7 @@ func whenSaid(ts *testscript.TestScript, _ bool, args []string) {
 	_, err = ts.Stderr().Write([]byte(stderr.String()))
 	ts.Check(err)
 	if !edited || got != want {
-		ts.Fatalf("%s: said %v, exit code %d, expected %d\n%s%s", args[0], edited, got, want, stderr.String(), out.String())
+		ts.Fatalf("%s: printed %v, exit code %d, expected %d\n%s%s", args[0], edited, got, want, stderr.String(), out.String())
 	}
 }
 

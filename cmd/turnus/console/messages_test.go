@@ -21,7 +21,7 @@ func TestAMessageIsReportedOnceAMinute(t *testing.T) {
 			<-time.After(time.Second)
 		}
 		if said != 10 {
-			t.Errorf("said %d times in ten minutes", said)
+			t.Errorf("printed %d times in ten minutes", said)
 		}
 		if !l.Allow("another matter") || l.Allow("another matter") {
 			t.Error("another message is not allowed exactly once")

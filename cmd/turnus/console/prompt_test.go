@@ -44,7 +44,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Where nothing is to be asked, as in CI with all values given, no terminal is needed. Control: one
+// If there is nothing to ask, as in CI with all values given, no terminal is needed. Control: one
 // question.
 func TestPromptWithoutQuestions(t *testing.T) {
 	c := New(strings.NewReader(""), io.Discard, io.Discard)

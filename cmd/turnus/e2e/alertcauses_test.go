@@ -85,8 +85,7 @@ func (w *watched) comesBackOlder(direct *goredis.Client) {
 	w.server.signal(syscall.SIGCONT)
 }
 
-// refusesRuns has PostgreSQL say that its disk is full when a run is to be written, until what it
-// returns is called.
+// refusesRuns has PostgreSQL report a full disk when a run is written, until makeRoom is called.
 func (w *watched) refusesRuns(pg *servers.Postgres) (makeRoom func()) {
 	w.t.Helper()
 	pg.Exec(w.t, w.ledger, `CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS

@@ -164,7 +164,7 @@ type wantedSample struct {
 func (w *watched) sees(scrape func() samples, want ...wantedSample) (now samples) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
-	until(w.t, "what is to be told", func() bool {
+	until(w.t, "what must be reported", func() bool {
 		now = scrape()
 		for _, s := range want {
 			if !now.has(s.name, s.label, s.least) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The benchmarks that docs/benchmarks.md names start and finish, on loads that say nothing of
+// The benchmarks that docs/benchmarks.md names start and finish, on loads too small to measure
 // speed.
 func TestLabBenchmarksFinish(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ func TestLabBesideAnsible(t *testing.T) {
 	}
 }
 
-// of says what a run took.
+// of returns what a run took.
 func (f *figures) of(run, hosts int) string {
 	n := float64(hosts)
 	return fmt.Sprintf("%.1f s, %.0f ms of client CPU and %.1f round trips a host", f.took[run].Seconds(), f.cpu[run].Seconds()*1000/n, float64(f.trips[run])/n)

@@ -16,7 +16,7 @@ import (
 func (b *browser) calm() {
 	b.t.Helper()
 	if said := b.errors(); said != "" {
-		b.t.Errorf("the browser said: %s", said)
+		b.t.Errorf("the browser logged: %s", said)
 	}
 }
 
@@ -129,8 +129,8 @@ func TestLabBrowserShowsARejectedCommit(t *testing.T) {
 	b.calm()
 }
 
-// While the queue is away, the page of a run says that what runs is unknown, and still shows what
-// people do. When it is back, the page continues without a gap or a reload.
+// While the queue is away, the page of a run shows that running jobs are unknown, and still shows
+// what people do. When it is back, the page continues without a gap or a reload.
 func TestLabBrowserWithoutTheQueue(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 12}).withRedis()

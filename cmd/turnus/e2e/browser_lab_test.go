@@ -32,7 +32,7 @@ type browser struct {
 	server string
 	axe    string
 
-	mu   sync.Mutex // guards said
+	mu   sync.Mutex // guards the messages
 	said []string   // errors on the console, since the last page
 }
 
@@ -53,7 +53,7 @@ func newBrowser(t *testing.T, server string) *browser {
 	t.Cleanup(func() {
 		if t.Failed() {
 			text, err := evaluated[string](b, "location.href + '\\n' + document.body.innerText")
-			t.Logf("the page: %s %v\nthe browser said: %s", text, err, b.errors())
+			t.Logf("the page: %s %v\nthe browser logged: %s", text, err, b.errors())
 		}
 	})
 	return b

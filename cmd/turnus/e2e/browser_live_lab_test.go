@@ -72,7 +72,7 @@ f.setSelectionRange(2, 4); r.scrollLeft = 40; window.hadField = f; window.hadRes
 }
 
 // A form whose action is no longer there goes, with what was typed into it. The focus stays at the
-// run, and the page says why.
+// run, and the page shows why.
 func TestLabBrowserLosesAForm(t *testing.T) {
 	t.Parallel()
 	s, run, b := atAThird(t)

@@ -174,7 +174,7 @@ func TestLabBrowserShowsEveryPage(t *testing.T) {
 			}
 			b.keep(what)
 			if said := b.errors(); said != "" && path != "/runs/nosuch" { // a status of 404 is also an error on the console
-				t.Errorf("%s: the browser said: %s", what, said)
+				t.Errorf("%s: the browser logged: %s", what, said)
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func TestLabBrowserActs(t *testing.T) {
 	acts.sees("12 failed")
 	for _, b := range []*browser{acts, looks} {
 		if said := b.errors(); said != "" {
-			t.Errorf("the browser said: %s", said)
+			t.Errorf("the browser logged: %s", said)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func TestLabBrowserAnswersWithinAFewClicks(t *testing.T) {
 	}
 }
 
-// Each page of an empty service says to a newcomer what to do next.
+// Each page of an empty service shows a newcomer what to do next.
 func TestLabBrowserTellsANewcomerWhatToDo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1})
@@ -81,7 +81,7 @@ func TestLabBrowserTellsANewcomerWhatToDo(t *testing.T) {
 		b.open(path)
 		b.keep("newcomer-" + path)
 		if shown, err := evaluated[string](b, "document.body.innerText"); err != nil || !strings.Contains(shown, text) {
-			t.Errorf("%s does not say %q: %s, %v", path, text, shown, err)
+			t.Errorf("%s does not show %q: %s, %v", path, text, shown, err)
 		}
 	}
 }

@@ -42,8 +42,8 @@ func rebooting(t *testing.T) (l *lab, asked *atomic.Int64) {
 const rebootStep = "{name: boot, uses: reboot, window: none, with: {interval: 100ms}}"
 
 // The worker, and the plugin with it, is killed when a host was just asked to reboot. The next
-// worker finds the checkpoint that was saved before, sees that the host has another boot id by now,
-// and is done: the host is rebooted once.
+// worker finds the checkpoint that was saved before, sees that the host has another boot id, and is
+// done: the host is rebooted once.
 func TestLabKilledWorkerRebootsOnlyOnce(t *testing.T) {
 	t.Parallel()
 	l, asked := rebooting(t)

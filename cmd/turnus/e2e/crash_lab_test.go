@@ -24,7 +24,7 @@ func TestLabKilledWorkerStopsARunWhoseJobsMayNotBeRepeated(t *testing.T) {
 	run := l.run("-o", "json", l.playbook("hold", "{name: once, uses: command, with: {run: sleep 8}}"))
 	until(t, "jobs on hosts", func() bool { return l.fleet.Stats().Commands >= 4 })
 	w.kill()
-	l.worker("-f", "4") // who recovers
+	l.worker("-f", "4") // it recovers the jobs
 	run.wants(2)
 	r := run.report()
 	if r.Phase != string(queue.Stopped) || r.Outcomes[core.Lost] != 4 || r.Outcomes[core.Cancelled] < 4 {

@@ -67,7 +67,7 @@ func TestUnsuitableRedisIsWarnedOf(t *testing.T) {
 	run.wants(0)
 	for name, p := range map[string]*process{"worker": w, "run": run} {
 		if !p.err.has("warning: ", "maxmemory-policy noeviction", "appendonly yes") {
-			t.Errorf("%s says: %s", name, p.err)
+			t.Errorf("%s prints: %s", name, p.err)
 		}
 	}
 	sound := newLab(t, fleet.Config{Hosts: 1}).withRedis()
@@ -87,7 +87,7 @@ func TestJudgesNoticeWhatIsWrong(t *testing.T) {
 		}
 	}
 	if bad := notOnce(map[int]int{0: 1, 1: 1}, 2); bad != "" {
-		t.Errorf("all is well, and it says: %s", bad)
+		t.Errorf("all is well, and it reports: %s", bad)
 	}
 	at := time.Now()
 	cut := &execution{job: "r/0", host: "h", fence: 1, worker: 1, begin: at}
@@ -100,6 +100,6 @@ func TestJudgesNoticeWhatIsWrong(t *testing.T) {
 		}
 	}
 	if problems, _ := recoveryProblems([]*execution{cut, late}, map[int]time.Time{1: at.Add(4 * time.Second)}, nil); len(problems) > 0 {
-		t.Errorf("all is well, and it says: %v", problems)
+		t.Errorf("all is well, and it reports: %v", problems)
 	}
 }

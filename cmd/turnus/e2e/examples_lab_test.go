@@ -126,8 +126,8 @@ func TestLabExampleEveryday(t *testing.T) {
 	}
 }
 
-// TestLabExampleUsers makes the accounts of examples/authorized-keys on a real machine: who has
-// left is gone, and groups and keys are those of the playbook.
+// TestLabExampleUsers makes the accounts of examples/authorized-keys on a real machine: accounts of
+// people who left are gone, and groups and keys are those of the playbook.
 func TestLabExampleUsers(t *testing.T) {
 	t.Parallel()
 	m := exampleMachine(t, 1)

@@ -84,7 +84,7 @@ func chatty(t *testing.T, l *lab) {
 		"  - {name: fail, uses: command, with: {run: \"echo "+words[4]+" >&2; exit 3\"}}\n")
 }
 
-// A whole service with SQLite, objects and Redis: of what people write and hosts say no word is
+// A whole service with SQLite, objects and Redis: no word that people write or hosts send is
 // legible in any of its files, and the service works. The negative control is the same without a
 // key ring.
 func TestLabNothingOfAnEncryptedServiceIsLegible(t *testing.T) {

@@ -17,10 +17,10 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// A worker is killed every 800 ms, seven times, while 20 runs of 200 hosts continue.
-// Each job has exactly one recorded outcome, none is lost, and what a dead worker held runs again
-// within ten seconds. No two runs share hosts: else a job could wait for another's, whose worker
-// was killed in turn. The job type comes from a plugin folder, built in a module of its own.
+// A worker is killed every 800 ms, seven times, while 20 runs of 200 hosts continue. Each job has
+// exactly one recorded outcome, none is lost, and the jobs of a killed worker run again within ten
+// seconds. No two runs share hosts: else a job could wait for another's, whose worker was killed in
+// turn. The job type comes from a plugin folder, built in a module of its own.
 func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 	const hosts, runs = 200, 20
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis().traced() // the job type does not reach out to its host
@@ -43,7 +43,7 @@ func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 	until(t, "the first jobs", func() bool { return len(executions(t, file)) > 0 })
 	tick := time.NewTicker(800 * time.Millisecond)
 	defer tick.Stop()
-	for i := 0; i < 7 && run.running(); i++ { // so few that no job can well meet three kills: then it is dead, by the rules
+	for i := 0; i < 7 && run.running(); i++ { // so few that no job can well meet three kills: then it is lost, by the rules
 		select {
 		case <-run.exited:
 		case <-tick.C:
@@ -69,7 +69,7 @@ func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 		switch {
 		case n != 1:
 			t.Errorf("%s has %d recorded outcomes: %v", job, n, res)
-		case res.Outcome == core.Lost && res.Attempt == 3: // its worker was killed three times: by the rules it is dead
+		case res.Outcome == core.Lost && res.Attempt == 3: // its worker was killed three times: by the rules it is lost
 			dead++
 		case res.Outcome != core.Changed:
 			t.Errorf("%s ended as %s: %s", job, res.Outcome, res.Reason)
@@ -83,15 +83,15 @@ func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 	for _, p := range problems[:min(len(problems), 20)] {
 		t.Error(p)
 	}
-	t.Logf("%d jobs, %d kills, slowest recovery %v, %d dead", len(times), len(killed), slowest.Round(time.Millisecond), dead)
+	t.Logf("%d jobs, %d kills, slowest recovery %v, %d lost", len(times), len(killed), slowest.Round(time.Millisecond), dead)
 	if len(killed) < 5 {
 		t.Errorf("only %d workers were killed", len(killed))
 	}
 }
 
 // TestLabTrapLateWorkerAckIsRefused (bull#308, #1416): a worker that was stopped past its lease
-// comes back with results. They count for nothing, the jobs are recorded once, and the worker goes
-// on in a new session.
+// comes back with results. They count for nothing, the jobs are recorded once, and the worker
+// continues in a new session.
 func TestLabTrapLateWorkerAckIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 8}).withRedis().traced()
@@ -183,8 +183,8 @@ func TestLabNoOutputIsAttributedToAWrongHost(t *testing.T) {
 	}
 }
 
-// Each single fault ends in its own outcome, with a reason that says what it is, within its time;
-// every other host of the same run succeeds, and memory stays bounded whatever a host sends.
+// Each single fault ends in its own outcome, with a reason that names it, within its time; every
+// other host of the same run succeeds, and memory stays bounded whatever a host sends.
 func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	flood := int64(512 << 20) // more than a process uses that keeps none of it
@@ -257,7 +257,7 @@ func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 		}
 		for _, part := range f.reason {
 			if !strings.Contains(strings.ToLower(res.Reason), part) {
-				t.Errorf("%s: reason %q, expected it to say %q", f.name, res.Reason, part)
+				t.Errorf("%s: reason %q, expected it to contain %q", f.name, res.Reason, part)
 			}
 		}
 		t.Logf("%-18s %-11s %s", f.name, res.Outcome, res.Reason)

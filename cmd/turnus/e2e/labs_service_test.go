@@ -134,9 +134,9 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	}
 }
 
-// The queue that turnus up keeps between a stop and the next start is also encrypted, and jobs go
-// on where they were: under the key that was promoted meanwhile. The negative control is the same
-// without a key ring.
+// The queue that turnus up keeps between a stop and the next start is also encrypted, and jobs
+// continue where they were: under the key that was promoted meanwhile. The negative control is the
+// same without a key ring.
 func TestLabWhatUpKeepsOfItsQueueIsEncrypted(t *testing.T) {
 	t.Parallel()
 	const hosts = 12
@@ -223,7 +223,7 @@ func TestLabServiceIsUpgradedInTheMiddleWithoutLosingAJob(t *testing.T) {
 	}
 	two.wants(0)
 	if !two.err.has("an order came to drain") {
-		t.Errorf("worker two does not say why it ends: %s", two.err)
+		t.Errorf("worker two does not report why it ends: %s", two.err)
 	}
 	watch.wants(0)
 	if !watch.out.has(fmt.Sprintf("part0: %d hosts", hosts), fmt.Sprintf("%d changed", hosts)) {

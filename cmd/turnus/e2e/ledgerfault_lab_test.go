@@ -229,11 +229,11 @@ func (s *sickLedger) cancelHeld(c *client.Client, id string) {
 		ended += n
 	}
 	if ended != longHosts || run.Outcomes[core.Changed] == longHosts {
-		s.t.Errorf("the run that was held ended with %v", run.Outcomes)
+		s.t.Errorf("the run that was paused ended with %v", run.Outcomes)
 	}
 }
 
-// oncePerJob says what is wrong unless each of so many jobs was executed once.
+// oncePerJob returns what is wrong unless each of so many jobs was executed once.
 func oncePerJob(all []*execution, jobs int) string {
 	times := map[string]int{}
 	for _, e := range all {
@@ -250,7 +250,7 @@ func oncePerJob(all []*execution, jobs int) string {
 func TestLabOncePerJobNoticesWhatIsWrong(t *testing.T) {
 	a, b := &execution{job: "a"}, &execution{job: "b"}
 	if bad := oncePerJob([]*execution{a, b}, 2); bad != "" {
-		t.Errorf("all is well, and it says: %s", bad)
+		t.Errorf("all is well, and it reports: %s", bad)
 	}
 	if oncePerJob([]*execution{a, b, a}, 2) == "" || oncePerJob([]*execution{a}, 2) == "" {
 		t.Error("a job that was executed twice, or never, is not noticed")

@@ -93,7 +93,7 @@ func TestLabASQLiteLedgerThatIsReadOnly(t *testing.T) {
 	s.refused("disk I/O error", "check the disk of the ledger and its file system")
 	s.server.signal(syscall.SIGTERM)
 	if s.server.wants(0); !s.server.err.has("not all outcomes were recorded in time") {
-		t.Errorf("the service does not say what was lost: %s", s.server.err)
+		t.Errorf("the service does not report what was lost: %s", s.server.err)
 	}
 	until(t, "the disk to be released", func() bool {
 		files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -167,7 +167,7 @@ func TestLabASQLiteLedgerThatIsSlow(t *testing.T) {
 // slowCreates is how many runs are created at the same time on a slow ledger.
 const slowCreates = 100
 
-// manyCreates has all of them accepted while the service says that it is ready.
+// manyCreates has all of them accepted while the service reports that it is ready.
 func (s *sickLedger) manyCreates() {
 	s.t.Helper()
 	var callers sync.WaitGroup

@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// The pages of a real service: who has no session sees the login, and a person with the admin's
-// token sees the run, what went wrong, and a host. The hosts answer to nobody, which is what goes
-// wrong.
+// The pages of a real service: a person without a session sees the login, and a person with the
+// admin's token sees the run, what went wrong, and a host. The hosts answer to nobody, which is
+// what goes wrong.
 func TestPagesOfAService(t *testing.T) {
 	t.Parallel()
 	u := newUpSite(t, 3, "{uses: command, with: {run: id}}")

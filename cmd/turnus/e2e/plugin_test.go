@@ -50,7 +50,7 @@ func TestLabMisbehavingPluginHarmsNobodyElse(t *testing.T) {
 		}
 		for _, part := range tc.reason {
 			if !strings.Contains(res.Reason, part) {
-				t.Errorf("%s: reason %q, expected it to say %q", tc.how, res.Reason, part)
+				t.Errorf("%s: reason %q, expected it to contain %q", tc.how, res.Reason, part)
 			}
 		}
 		if !w.running() {

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// patience is how long a condition may take on a loaded machine. It is never waited for in vain.
+// patience is how long a condition may take on a loaded machine. Only a test that fails waits so
+// long.
 const patience = 3 * time.Minute
 
 // process is a turnus process.

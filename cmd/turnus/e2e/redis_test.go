@@ -133,7 +133,7 @@ func (s *redisServer) sound(runs map[string]int) {
 	}
 }
 
-// notOnce says which of n jobs were not recorded exactly once.
+// notOnce returns which of n jobs were not recorded exactly once.
 func notOnce(seen map[int]int, n int) string {
 	for i := range n {
 		if seen[i] != 1 {

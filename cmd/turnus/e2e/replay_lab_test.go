@@ -24,8 +24,8 @@ type thief struct {
 	kept   map[string]string // by key: how Redis dumps it
 }
 
-// ofRuns are the keys that say which runs and jobs there are, and that they wait: not what counts,
-// nor who works.
+// ofRuns are the keys that list the runs and jobs, and that they wait: not what counts, nor who
+// works.
 var ofRuns = regexp.MustCompile(`[:}](ids|tenants|ready|due|small|payloads|[rt][0-9]+(:.)?)$`)
 
 // keep copies them once the run is there: all at one moment, since the run moves from one key to
@@ -65,7 +65,7 @@ func (s *thief) replay() {
 
 // A person who can write to Redis, and has no key, makes a worker do only jobs that were encrypted
 // for their place: neither a forged job, nor a true one for another host, index or run. The same
-// job in the same place starts again, as docs/security.md says: that is also the control.
+// job in the same place starts again, as in docs/security.md: that is also the control.
 func TestLabAttackOverRedisWithAKeyRing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

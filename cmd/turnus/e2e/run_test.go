@@ -64,7 +64,7 @@ func TestIdempotencyKeyAndFenceReachTheHost(t *testing.T) {
 	}
 }
 
-// --retry-failed, --limit, --tags, --skip-tags and -e do what they say, through the whole program.
+// --retry-failed, --limit, --tags, --skip-tags and -e work through the whole program.
 func TestChoosingHostsStepsAndVars(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 6, Profile: fleet.Only(map[int]fleet.Profile{1: fleet.Fail(3, "no\n"), 2: fleet.RefuseAuth()})})

@@ -170,7 +170,7 @@ func (g *guardedSite) folders() []string {
 	return append(g.pluginFlags(), "--plugins", filepath.Join(g.dir, "scripts"), "-v")
 }
 
-// drive runs a playbook to its end over the API, and takes in all that the API says of it.
+// drive runs a playbook to its end over the API, and takes in all that the API returns about it.
 func (g *guardedSite) drive(c *client.Client, playbook string) {
 	g.t.Helper()
 	ctx := context.Background()
@@ -217,7 +217,7 @@ func (g *guardedSite) drive(c *client.Client, playbook string) {
 		}
 		for _, want := range []string{"job type lab.keep holds the value of secret S", "[secret S9]", "it failed with [secret S0]"} {
 			if !strings.Contains(string(text), want) {
-				g.t.Errorf("the job does not say %q: %s", want, tail(string(text)))
+				g.t.Errorf("the job does not have %q: %s", want, tail(string(text)))
 			}
 		}
 	default:

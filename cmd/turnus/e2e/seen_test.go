@@ -226,7 +226,7 @@ func (s *seen) judge(places ...string) {
 	s.t.Helper()
 	for _, place := range places {
 		if !s.marked[place] {
-			s.t.Errorf("the marker is not in %s (%d bytes): nothing can be said of secrets there", place, s.looked[place])
+			s.t.Errorf("the marker is not in %s (%d bytes): secrets there would not be seen", place, s.looked[place])
 		}
 	}
 	s.t.Logf("searched, in bytes: %v", s.looked)

@@ -12,7 +12,7 @@ import (
 )
 
 // The first Ctrl-C lets running jobs finish and starts no more; the exit code is 3 and the recap
-// says what was not done.
+// shows what was not done.
 func TestLabInterruptLetsRunningJobsFinishAndStartsNoMore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 12})

@@ -68,7 +68,7 @@ func TestLabUpStoppedInTheMiddleGoesOnAtTheSameStep(t *testing.T) {
 	}
 }
 
-// Negative: killed, the service cannot say what such jobs saw, and holds their run.
+// Negative: killed, the service cannot know what such jobs saw, and pauses their run.
 func TestLabUpKilledInTheMiddleHoldsWhatMustNotBeRepeated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

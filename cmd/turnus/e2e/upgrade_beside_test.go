@@ -98,7 +98,7 @@ func (l *lab) meets(older, newer string, format int) {
 	if len(seen) < 25 {
 		t.Errorf("%d jobs were executed, expected those of two runs and of a fire", len(seen))
 	}
-	t.Logf("the former server said: %s", formerServer.err)
+	t.Logf("the former server printed: %s", formerServer.err)
 
 	l.other = older
 	for _, args := range [][]string{
@@ -109,7 +109,7 @@ func (l *lab) meets(older, newer string, format int) {
 		p := l.start(args...)
 		if args[0] == "worker" {
 			until(t, "the former worker to be refused", func() bool { return !p.running() || p.err.has("WRONGTYPE") })
-			t.Logf("a former worker says: %s", p.err)
+			t.Logf("a former worker prints: %s", p.err)
 			p.kill()
 			continue
 		}

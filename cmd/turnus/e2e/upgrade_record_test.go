@@ -34,7 +34,7 @@ var (
 func recorder(t *testing.T) *lab {
 	t.Helper()
 	if *recordBinary == "" || *recordCommit == "" {
-		t.Fatal("-record.binary and -record.commit say what is recorded; see testdata/upgrade/record.sh")
+		t.Fatal("set -record.binary and -record.commit; see testdata/upgrade/record.sh")
 	}
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()
 	l.other = *recordBinary

@@ -11,7 +11,7 @@ import (
 )
 
 // Strict makes wrong arguments of all commands below root wrong usage: they name what is missing or
-// too much, and commands that only group others refuse a command that there is not.
+// too much, and commands that only group others refuse a command that does not exist.
 func Strict(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		usageErrors(c)
@@ -30,8 +30,8 @@ func groups(c *cobra.Command) {
 	}
 }
 
-// onlyCommands makes a command that only groups others refuse what it does not have,
-// as wrong usage, and show its help when nothing is asked, unless it says something else itself.
+// onlyCommands makes a command that only groups others refuse what it does not have, as wrong
+// usage, and show its help when nothing is asked, unless it has a function of its own.
 func onlyCommands(c *cobra.Command) {
 	c.SuggestionsMinimumDistance = 2
 	c.Args = func(cmd *cobra.Command, args []string) error {
@@ -45,8 +45,8 @@ func onlyCommands(c *cobra.Command) {
 	}
 }
 
-// UnknownCommand refuses a command that there is not, before its flags are read: these would be the
-// flags of none.
+// UnknownCommand refuses a command that does not exist, before its flags are read: these would be
+// the flags of none.
 func UnknownCommand(root *cobra.Command, args []string) error {
 	cmd, rest, err := root.Find(args)
 	if err != nil || !onlyGroups(cmd) || cmd.Args == nil || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {

@@ -124,7 +124,7 @@ func demoRuns(ctx context.Context, con *console.Console, c *localrun.Conductor, 
 	return reports[:], errors.Join(errs[:]...)
 }
 
-// fairness says how long the urgent run took beside the big one.
+// fairness reports how long the urgent run took beside the big one.
 func (d *demoReport) fairness() string {
 	return fmt.Sprintf("urgent-check started while %d hosts of ntp-everywhere waited; it finished after %s", d.UrgentPending, console.Short(d.UrgentDone.Duration()))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// Files in the lab's folder. The lock file stays: its lock says whether a lab is up, also after a
+// Files in the lab's folder. The lock file stays: its lock shows whether a lab is up, also after a
 // kill or a reboot.
 const (
 	lockFile       = "lock"
@@ -155,7 +155,7 @@ func (f *folder) spawn(ctx context.Context, hosts int) (Lab, error) {
 		return l, errors.Join(out.Close(), c.Process.Release())
 	}
 	_ = c.Process.Kill() // fails only if it has ended
-	_ = c.Wait()         // its log says why it ended
+	_ = c.Wait()         // its log has the reason of its end
 	if ctx.Err() != nil {
 		return Lab{}, fmt.Errorf("start the lab: %w", ctx.Err())
 	}

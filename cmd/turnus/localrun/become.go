@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// becomeFlags say as which user steps run that do not say it themselves.
+// becomeFlags set the user of steps that do not name one.
 type becomeFlags struct {
 	on   bool
 	user string

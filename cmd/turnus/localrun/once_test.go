@@ -307,7 +307,7 @@ func TestOnceIsNotCalledByARetry(t *testing.T) {
 				}
 			}
 		}
-		check := l.launch("r4", 10, true) // what a run did says nothing of a check
+		check := l.launch("r4", 10, true) // the results of a run do not count in a check
 		l.keep("r3", check)
 		if len(check.Snapshot.Once) != 0 {
 			l.Errorf("a check has %v", check.Snapshot.Once)

@@ -120,7 +120,7 @@ type severed struct {
 
 func (s *severed) err() error {
 	if s.gone.Load() {
-		return fmt.Errorf("the worker is dead: %w", core.ErrUnavailable)
+		return fmt.Errorf("the worker is killed: %w", core.ErrUnavailable)
 	}
 	return nil
 }
@@ -312,7 +312,7 @@ func (l *onceLab) accept(made *launch.Launch) {
 	}
 }
 
-// until waits for what the ledger says of a run.
+// until waits until a run in the ledger is as ok expects.
 func (l *onceLab) until(id string, ok func(ledger.Run) bool) ledger.Run {
 	l.Helper()
 	for end := time.Now().Add(time.Hour); ; <-time.After(100 * time.Millisecond) {

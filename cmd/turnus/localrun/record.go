@@ -206,7 +206,8 @@ func (r *Record) runFile(run string) string {
 	return filepath.Join(r.folder, runningFolder, fmt.Sprintf("%x", run))
 }
 
-// hold says that this process drives a run, until it ends. Call it before the run is accepted.
+// hold shows other processes that this one drives a run, until it ends. Call it before the run is
+// accepted.
 func (r *Record) hold(run string) error {
 	if r.folder == "" {
 		return nil
@@ -232,7 +233,7 @@ func (r *Record) hold(run string) error {
 	return nil
 }
 
-// The time of a run's file is a heartbeat: after a kill it says until when jobs may have begun.
+// The time of a run's file is a heartbeat: after a kill it shows until when jobs may have begun.
 const (
 	beats     = "beats\n"       // in a file whose time is one; older versions wrote nothing
 	beatEvery = 5 * time.Second // between beats

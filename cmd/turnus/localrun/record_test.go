@@ -131,8 +131,8 @@ func runIDs(t *testing.T, r *Record) (list string) {
 	return list
 }
 
-// A run that a process holds is that process's; a dead process's run is ended by the process that
-// opens the record next.
+// A run that a process holds is that process's; the next process that opens the record ends the run
+// of a process that was killed.
 func TestOnlyTheRunsOfTheDeadAreEnded(t *testing.T) {
 	t.Setenv("TURNUS_STATE", t.TempDir())
 	living := openTest(t)
@@ -161,7 +161,7 @@ func TestOnlyTheRunsOfTheDeadAreEnded(t *testing.T) {
 	}
 }
 
-// The file of a run says until when its process may have lived.
+// The file of a run shows until when its process may have lived.
 func TestTheFileOfARunIsAHeartbeat(t *testing.T) {
 	t.Setenv("TURNUS_STATE", t.TempDir())
 	r := openTest(t)
@@ -174,7 +174,7 @@ func TestTheFileOfARunIsAHeartbeat(t *testing.T) {
 	died := now.Add(-time.Hour)
 	r.touch(died)
 	if lives, _, err := r.driven("long"); !lives || err != nil {
-		t.Errorf("a run that is held: %v, %v", lives, err)
+		t.Errorf("a run of a live process: %v, %v", lives, err)
 	}
 	if err := errors.Join(r.letGo(), os.Truncate(r.runFile("older"), 0), os.Chtimes(r.runFile("older"), died, died), os.Chtimes(r.runFile("just"), now, now)); err != nil {
 		t.Fatal(err)

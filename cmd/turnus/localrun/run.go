@@ -145,7 +145,7 @@ func (f *RunFlags) record(ctx context.Context, con *console.Console) (*Record, e
 	return memoryRecord(ctx)
 }
 
-// unrecorded says what it means that the record cannot be written.
+// unrecorded explains the effect of a record that cannot be written.
 func unrecorded(err error) string {
 	return "the run is not recorded: " + err.Error() +
 		"\nhint: it continues; --retry-failed and turnus runs ls will not have it, and handlers that it leaves pending are not kept. --no-record asks for that"
@@ -173,7 +173,7 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 		parts, tallies = append(parts, p), append(tallies, p.Tally)
 	}
 	if !f.NoWorker {
-		files := func(run, _ string) string { // never what the queue says: others may write to it
+		files := func(run, _ string) string { // never from the queue: others may write to it
 			p := c.part(run)
 			if p == nil {
 				return ""
@@ -267,7 +267,7 @@ func finish(con *console.Console, reports []runview.Report, f *RunFlags, folder 
 	return nil
 }
 
-// worse is the exit code that says more of two.
+// worse is the more serious of two exit codes.
 func worse(a, b int) int {
 	rank := map[int]int{console.ExitOK: 0, console.ExitUnreachable: 1, console.ExitFailed: 2, console.ExitCancelled: 3}
 	if rank[b] > rank[a] {
@@ -331,7 +331,7 @@ func approver(con *console.Console, yes bool) func(context.Context, *launch.Laun
 }
 
 // keepWindows refuses a playbook that asks for a maintenance window when none are given, unless the
-// operator says that it may start now. It reports what a launch leaves out.
+// operator allows a start now. It reports what a launch leaves out.
 func keepWindows(con *console.Console, launches []*launch.Launch, f *RunFlags) error {
 	for _, l := range launches {
 		switch {

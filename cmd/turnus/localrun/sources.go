@@ -82,7 +82,7 @@ func (f *InventoryFlags) Keeper(ctx context.Context) (_ *sources.Keeper, end fun
 	return &sources.Keeper{Ledger: l, Fetch: fetcher.Fetch}, func() { store.Close(); _ = l.Close() }, nil // nothing is written after the last call
 }
 
-// documents returns what the sources of -i say now, and the other values of -i.
+// documents returns the present output of the sources of -i, and the other values of -i.
 func (f *InventoryFlags) documents(ctx context.Context) (docs []inventory.Document, paths, warnings []string, err error) {
 	defined, paths, err := f.Sources()
 	if err != nil || len(defined) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
-// windowFlags say which maintenance windows runs keep.
+// windowFlags select the maintenance windows that runs keep.
 type windowFlags struct {
 	paths []string
 	files *admission.WindowFiles // that load read; nil when none are given

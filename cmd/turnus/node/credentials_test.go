@@ -178,7 +178,7 @@ func attackNode(t *testing.T, f *Flags, by LoginMode, inv *inventory.Inventory, 
 const pingStep = `{uses: command, with: {run: "true"}}`
 
 // A person who may write jobs into the queue gets neither a command run on a worker nor its
-// password, whatever the job says: it is judged by a marker, and by what the attacker's machine
+// password, whatever is in the job: it is judged by a marker, and by what the attacker's machine
 // got.
 func TestFaultS1ForgedJobsGetNoLogin(t *testing.T) {
 	s := newTrap(t, "127.34.0.1")
@@ -248,7 +248,7 @@ func TestFaultS1ForgedSecretsGetNothing(t *testing.T) {
 	}
 }
 
-// A person's own run is given what that person's inventory says, in that process alone.
+// A person's own run gets the logins of that person's inventory, in that process alone.
 func TestOwnInventorySaysWhatToLogInWith(t *testing.T) {
 	s := newTrap(t, "127.34.0.3")
 	marker := filepath.Join(t.TempDir(), "marker")

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
-// sandboxFlags say what plugin processes are kept from.
+// sandboxFlags set what plugin processes cannot reach.
 type sandboxFlags struct {
 	mode   string
 	allow  []string
@@ -71,7 +71,7 @@ func (f *sandboxFlags) allowed() (all map[string]host.Allow, reach []netip.Prefi
 	return all, reach, nil
 }
 
-// confine says how the plugins of a node are confined. The node's own memory and environment are
+// confine sets how the plugins of a node are confined. The node's own memory and environment are
 // also closed to them. only is the one built-in plugin that the node needs; "" is all of them.
 func (f *sandboxFlags) confine(cfg *host.Config, only string) (err error) {
 	mode := sandbox.Mode(cmp.Or(f.mode, string(sandbox.Auto))) // without flags: demo and bench

@@ -47,8 +47,8 @@ func TestFaultS11NetworksAreOpenedToWhatCallsFromTheWorkerOnly(t *testing.T) {
 	}
 }
 
-// Workers take the manifests of built-in plugins as they are: here they are held against what any
-// plugin is held against.
+// Workers take the manifests of built-in plugins as they are: here they are checked as those of any
+// plugin are.
 func TestBuiltinManifestsAreValid(t *testing.T) {
 	all, err := BuiltinPlugins()
 	if err != nil {

@@ -42,8 +42,8 @@ func (f *SSHFlags) add(c *cobra.Command) {
 // maxCAs bounds a file of --host-ca, in bytes.
 const maxCAs = 1 << 20
 
-// pool makes the SSH pool. inv gives jump hosts; its inventory may be nil. credential says what is
-// offered to a host.
+// pool makes the SSH pool. inv gives jump hosts; its inventory may be nil. credential returns what
+// is offered to a host.
 func (f *SSHFlags) pool(inv func() *inventory.Inventory, credential func(core.Host) (*transport.Credential, error), sshConfig string, log *slog.Logger) (*transport.Pool, error) {
 	cfg := transport.Config{
 		User: f.user, Credential: credential, KnownHosts: f.knownHosts, NewKnownHosts: f.NewKnownHosts, FirstContact: f.firstContact, Inventory: f.Inventory, SSHConfig: sshConfig,

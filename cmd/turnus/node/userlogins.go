@@ -130,7 +130,7 @@ type userLogins struct {
 	base  transport.Credential // of all hosts
 
 	mu   sync.Mutex
-	made map[string]*transport.Credential // by what the inventory says
+	made map[string]*transport.Credential // by the value in the inventory
 }
 
 func (f *UserLoginFlags) logins(ctx context.Context, inv func() *inventory.Inventory, store *secrets.Store, log *slog.Logger) (*userLogins, error) {
@@ -177,7 +177,7 @@ func (o *userLogins) of(h core.Host) (*transport.Credential, error) {
 		said = inv.Login(h.Name)
 	}
 	key := ""
-	if !said.None() { // of most hosts an inventory says nothing, and this is asked for each call
+	if !said.None() { // an inventory has none for most hosts, and each call asks for it
 		key = fmt.Sprintf("%q", said)
 	}
 	o.mu.Lock()

@@ -39,7 +39,7 @@ credentials:
 	}
 }
 
-// nodeLogin says "in" on a host, as a worker with this file of its own does.
+// nodeLogin prints "in" on a host, as a worker with this file of its own does.
 func nodeLogin(t *testing.T, own string, h core.Host) (string, error) {
 	t.Helper()
 	f := Flags{SSH: SSHFlags{knownHosts: []string{"/dev/null"}, ConnectTimeout: time.Minute}, secrets: SecretFlags{File: own}}

@@ -153,7 +153,7 @@ func (c *chart) load(r chartRow, columns int) []float64 {
 	return out
 }
 
-// place is where an instant stands among columns.
+// place is the place of an instant among columns.
 func (c *chart) place(t time.Time, columns int) float64 {
 	return float64(t.Sub(c.from)) / float64(c.to.Sub(c.from)) * float64(columns)
 }
@@ -234,7 +234,7 @@ func speaksUnicode() bool {
 	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
-// columns is the width of the terminal, or what COLUMNS says, or 100.
+// columns is the width of the terminal, or the value of COLUMNS, or 100.
 func columns(con *console.Console) int {
 	width, _, err := term.GetSize(int(con.Out.Fd()))
 	if err != nil || width <= 0 {

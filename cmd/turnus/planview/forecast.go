@@ -54,7 +54,7 @@ func New(l *launch.Launch, o Options) (*View, error) {
 	return d, nil
 }
 
-// remark says what a reader of the forecast must know.
+// remark adds the notes that a reader of the forecast needs.
 func (d *View) remark() {
 	l := d.launch
 	if l.Asks != "" && l.Starts == nil {

@@ -167,7 +167,7 @@ func TestForecastDocumentIsDocumented(t *testing.T) {
 	}
 	for _, key := range keys {
 		if !strings.Contains(text, "`"+key+"`") {
-			t.Errorf("docs/output.md does not say what %s is", key)
+			t.Errorf("docs/output.md does not describe %s", key)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func TestFaultW14ForecastReportsOneEnd(t *testing.T) {
 			}
 		}
 		if !strings.Contains(d.sentence(), strings.TrimSuffix(c.want[0], " at Fri 2026-12-04 ")+" Fri 2026-12-04") {
-			t.Errorf("%s: the picture says %s", c.why, d.sentence())
+			t.Errorf("%s: the picture has %s", c.why, d.sentence())
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (d *View) sentence() string {
 		r.FinishP50.In(zone).Format(layout), r.FinishP90.In(zone).Format(layout), r.Binding.Cause.Text(r.Binding.Name))
 }
 
-// describe says for those who do not see it what the picture shows.
+// describe returns the picture in words, for people who do not see it.
 func (c *chart) describe() string {
 	return fmt.Sprintf("%s from %s to %s: open windows, times that a freeze, a holiday or a deny forbids, and how many hosts work, %.2g at most in the mean of a column.",
 		console.Plural(len(c.rows), "row"), console.UTC(c.from), console.UTC(c.to), c.peak)

@@ -105,7 +105,7 @@ func writePlanHead(con *console.Console, d *View) {
 	writeOrder(con, d.launch)
 }
 
-// writeOrder says which hosts come after which: they begin when those have ended well.
+// writeOrder prints which hosts come after which: they begin when the others have succeeded.
 func writeOrder(con *console.Console, l *launch.Launch) {
 	const most = 5
 	if n := len(l.Passes()); n > 1 {
@@ -181,7 +181,7 @@ func dropEmpty(rows [][]string) [][]string {
 	return out
 }
 
-// startText says when a host is expected to start, after the earliest that is shown beside it.
+// startText returns when a host is expected to start, after the earliest that is shown beside it.
 func startText(r *forecast.HostResult) string {
 	if r.Start.IsZero() {
 		return "not started"
@@ -189,8 +189,8 @@ func startText(r *forecast.HostResult) string {
 	return delayed(r.Start.Sub(r.Earliest)) + "takes " + rough(r.Finish.Sub(r.Start))
 }
 
-// delayed says how much later than at the earliest something starts; "" where that is no more than
-// a moment.
+// delayed returns how much later than at the earliest something starts; "" where that is no more
+// than a moment.
 func delayed(by time.Duration) string {
 	if by < time.Second {
 		return ""
@@ -198,8 +198,8 @@ func delayed(by time.Duration) string {
 	return "+" + rough(by) + ", "
 }
 
-// until says what blocks a host until it starts: why its windows are closed for the time before the
-// earliest start, and the other waits of more than a moment.
+// until returns what blocks a host until it starts: why its windows are closed for the time before
+// the earliest start, and the other waits of more than a moment.
 func until(reason string, closed time.Duration, holds []forecast.Hold) string {
 	text := reason
 	for _, h := range holds {
@@ -233,7 +233,7 @@ func writePlanCustomers(con *console.Console, d *View) {
 	console.Table(con.Out, rows)
 }
 
-// why says what the customer's hosts wait for: the reason of the first, and what they wait for
+// why returns what the customer's hosts wait for: the reason of the first, and what they wait for
 // most.
 func (c *customerDoc) why() string {
 	w, ok := c.longest()
@@ -272,7 +272,7 @@ func (d *View) whoIsDone() string {
 	return fmt.Sprintf("%d of %s done", len(d.result.Hosts)-undone, console.Plural(len(d.result.Hosts), "host"))
 }
 
-// writeForecast says when the run ends, and why not earlier.
+// writeForecast prints when the run ends, and why not earlier.
 func writeForecast(con *console.Console, d *View) {
 	r := d.result
 	if r.FinishP50.IsZero() {

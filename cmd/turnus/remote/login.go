@@ -132,7 +132,7 @@ func (f *LoginFlags) contextName(target settings.Context) (string, error) {
 	return hostOf(target.Server), nil
 }
 
-// keepLogin writes the context, and chooses it: who logs in wants to ask that server.
+// keepLogin writes the context, and chooses it: a person who logs in wants to ask that server.
 func keepLogin(name string, s settings.Context) error {
 	file, err := settings.LoadContexts()
 	if err != nil {
@@ -143,7 +143,7 @@ func keepLogin(name string, s settings.Context) error {
 	return file.Save()
 }
 
-// idToken has the provider say who sits here.
+// idToken has the provider identify the person at this terminal.
 func idToken(ctx context.Context, con *console.Console, info api.LoginInfo, nonce string, browser bool) (string, error) {
 	provider, err := oidc.NewProvider(ctx, info.Issuer)
 	if err != nil {

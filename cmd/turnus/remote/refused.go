@@ -21,7 +21,7 @@ func afterRefusal(e *client.Error) string {
 		return "use a token of the role " + role + ": --token-file FILE; an admin makes one: turnus admin tokens create NAME --role " + role
 	case errors.Is(e, core.ErrConflict):
 		if id := runOf(e.What); id != "" {
-			return "turnus runs show " + id + " shows where it stands"
+			return "turnus runs show " + id + " shows its state"
 		}
 	}
 	if _, count, ok := strings.Cut(e.Detail, ": no window fits "); ok {

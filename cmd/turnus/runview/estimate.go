@@ -7,7 +7,7 @@ const (
 	estimateWrong   = 30 * time.Second // an estimate is replaced after it was wrong for so long
 )
 
-// pace is the part of a run's state that says how long the rest takes.
+// pace is the part of a run's state that determines how long the rest takes.
 type pace struct {
 	total, done, running int
 	waiting              int           // hosts that wait for windows

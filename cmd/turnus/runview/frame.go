@@ -215,7 +215,7 @@ func threshold(con *console.Console, n, stop int) string {
 	return text
 }
 
-// notes say why hosts wait.
+// notes are the reasons for which hosts wait.
 func notes(p progress) []string {
 	var list []string
 	if p.note != "" {
@@ -276,7 +276,7 @@ func (w waveCount) state() waveState {
 	return waveLater
 }
 
-// stepLines say how many hosts are at and past each step: on one line, or a line each.
+// stepLines show how many hosts are at and past each step: on one line, or a line each.
 func stepLines(p progress, width int, each bool) []string {
 	if len(p.steps) == 0 {
 		return nil

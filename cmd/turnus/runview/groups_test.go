@@ -36,7 +36,7 @@ func TestWriteGroups(t *testing.T) {
 		name    string
 		results []api.Result
 		want    string // without the counts
-		logs    bool   // it says how to see the rest
+		logs    bool   // it shows how to see the rest
 	}{
 		{"one group", many(20, func(h string, _ int) api.Result { return said(h, 0, "up\n") }), "web[1:20] (20 hosts): up\n", false},
 		{"the odd one first", many(20, func(h string, i int) api.Result {
@@ -67,7 +67,7 @@ func TestWriteGroups(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant:\n%s", c.name, out.String(), c.want)
 		}
 		if hint := strings.Contains(messages.String(), "turnus logs r1 --local"); hint != c.logs {
-			t.Errorf("%s: it says where the rest is: %v, expected %v", c.name, hint, c.logs)
+			t.Errorf("%s: it shows where the rest is: %v, expected %v", c.name, hint, c.logs)
 		}
 	}
 }

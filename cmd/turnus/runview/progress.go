@@ -120,7 +120,7 @@ func (v *progressView) show() {
 	v.moving.Draw(frame(v.con, v.state, width, height))
 }
 
-// milestone is equal for moments between which a line without a terminal says nothing new.
+// milestone is equal for moments between which a line without a terminal would show nothing new.
 type milestone struct {
 	quarter, wave, reasons int
 	note                   string

@@ -273,7 +273,7 @@ func WriteReasons(con *console.Console, w io.Writer, results []api.Result) {
 			}
 			said = true
 			fmt.Fprintf(w, "%s %s: %s\n", con.Paint(k.color, fmt.Sprintf("%-11s", k.name)), console.Plural(len(g.hosts), "host"), FoldHosts(g.hosts, 160))
-			if g.varied { // who copies the hint must not take it for all of them
+			if g.varied { // a reader who copies the hint must not take it for all of them
 				fmt.Fprintf(w, "            each showed another key; this is of %s:\n", console.Printable(g.hosts[0]))
 			}
 			for _, line := range shownLines(g.text, reasonWidth) {

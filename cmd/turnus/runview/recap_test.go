@@ -51,7 +51,7 @@ func TestRecapOfAStepWithOnce(t *testing.T) {
 	}
 }
 
-// Hosts whose keys are not known are one reason; the message says that the hint is of one of them,
+// Hosts whose keys are not known are one reason; the message marks the hint as that of one of them,
 // and a key in it is whole.
 func TestReasonsOfKeysAreOfOneHost(t *testing.T) {
 	key := "ssh-rsa " + strings.Repeat("A", 720)

@@ -105,7 +105,7 @@ func (t *Tally) Begin() {
 }
 
 // Attach begins in the middle of a run: its clock goes since started, and hosts that have finished
-// by now do not count in its rate.
+// before do not count in its rate.
 func (t *Tally) Attach(started time.Time, outcomes map[core.Outcome]int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// Hosts whose plugin is blocked are done none and running none for minutes: the progress says why.
+// Hosts whose plugin is blocked are done none and running none for minutes: the progress shows why.
 // Red before: "0/20 hosts done, 0 running" and no word more.
 func TestFaultP7ProgressSaysWhyHostsWaitForAnotherAttempt(t *testing.T) {
 	ta := NewTally(Outline{Name: "firmware", Total: 20})

@@ -33,7 +33,7 @@ type watcher struct {
 	t        *Tally
 	id       string
 	away     error
-	waited   string // what was last said of whom it waits for
+	waited   string // the last report of whom it waits for
 	idle     string // and of why nothing happens though it waits for nobody
 	phase    api.Phase
 	grouped  bool            // it is a run of one command
@@ -192,7 +192,7 @@ func (w *watcher) back() {
 	w.away = nil
 }
 
-// show brings the view to what the server says of the run.
+// show updates the view to the run that the server returned.
 func (w *watcher) show(run api.Run) {
 	w.t.agree(run.Outcomes)
 	note := ""

@@ -107,8 +107,8 @@ func (s *service) tlsConfig() *tls.Config {
 	return base
 }
 
-// acmeCertificate is the one of a name, fetched where there is none. That there is none, or that it
-// was not renewed in time, is reported.
+// acmeCertificate is the one of a name, fetched where there is none. It reports that there is none,
+// or that it was not renewed in time.
 func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, err := s.acme.GetCertificate(hello)
 	if !slices.Contains(s.f.acme.names, strings.ToLower(hello.ServerName)) || hello.Context().Err() != nil {
@@ -161,8 +161,8 @@ func (s *service) fetchCertificates(ctx context.Context) {
 	}
 }
 
-// withoutPort leaves the name alone of what was asked for: autocert knows names, and some CAs say
-// the port with it.
+// withoutPort leaves the name alone of what was asked for: autocert knows names, and some CAs add
+// the port.
 func withoutPort(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name, _, err := net.SplitHostPort(r.Host); err == nil {

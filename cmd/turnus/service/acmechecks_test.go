@@ -71,7 +71,7 @@ func TestACMENamesAreLowerCase(t *testing.T) {
 	}
 }
 
-// answering is a CA, and what it says next.
+// answering is a CA, and its next answers.
 type answering struct {
 	kind, text string
 	err        error

@@ -169,8 +169,8 @@ func (f *EncryptedPlaces) Uses(ctx context.Context, con *console.Console) (out E
 	return out, nil
 }
 
-// inRedis reads all that Turnus keeps in Redis, of all pools: they may share a ring. Of keys that
-// are not in the ring it says nothing: random bytes may look like one.
+// inRedis reads all that Turnus keeps in Redis, of all pools: they may share a ring. It leaves out
+// keys that are not in the ring: random bytes may look like one.
 func (f *EncryptedPlaces) inRedis(ctx context.Context, known []keyring.Key, ring *keyring.Ring) (_ []KeyUse, err error) {
 	client, err := redisconn.Dial(f.Redis)
 	if err != nil {

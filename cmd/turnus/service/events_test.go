@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 )
 
-// The log of the service says what a person has to check, and what happened twice.
+// The log of the service reports what a person has to check, and what happened twice.
 func TestHeldAndRepeatedRunsAreSaid(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder

@@ -56,7 +56,7 @@ func (f *KeyringFlags) Open(con *console.Console) (*keyring.Ring, error) {
 func (f *KeyringFlags) Lacks(keys []string) []string {
 	var known []keyring.Key
 	if f.File != "" {
-		known, _ = keyring.Keys(f.File) // who opens it says why not
+		known, _ = keyring.Keys(f.File) // the caller that opens it reports why not
 	}
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		return slices.ContainsFunc(known, func(k keyring.Key) bool { return k.ID.String() == key })

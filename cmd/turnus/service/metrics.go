@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// measureFlags say how much a service reports about itself.
+// measureFlags set how much a service reports about itself.
 type measureFlags struct{ tenants int }
 
 func (f *measureFlags) add(c *cobra.Command) {

@@ -31,7 +31,7 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// notifyFlags say how people are notified: the channel of the server itself, and what the channels
+// notifyFlags set how people are notified: the channel of the server itself, and what the channels
 // of the definitions may use and reach.
 type notifyFlags struct {
 	url, secret                             string
@@ -69,7 +69,7 @@ func (f *notifyFlags) open(l *ledger.Ledger, server string, store *secrets.Store
 	return notify.New(*cfg)
 }
 
-// config reads what the flags say.
+// config reads the values of the flags.
 func (f *notifyFlags) config() (*notify.Config, error) {
 	cfg := &notify.Config{}
 	if f.url == "" && f.secret != "" {
@@ -223,7 +223,7 @@ func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Dur
 		if e.By != "" {
 			text = "by " + e.By + ": " + text
 		}
-		sum := sha256.Sum256([]byte(text)) // each server that follows the branch says the same
+		sum := sha256.Sum256([]byte(text)) // each server that follows the branch has the same
 		return notify.News{Kind: policy.ProjectRejected, Subject: "definitions", Fold: hex.EncodeToString(sum[:8]), Text: text}, foldHourly
 	case catalog.TriggerSkipped:
 		n := notify.News{

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/server"
 )
 
-// oidcFlags say which OpenID provider a service believes.
+// oidcFlags select the OpenID provider that a service trusts.
 type oidcFlags struct {
 	issuer, client, access, ca, server string
 	session                            time.Duration

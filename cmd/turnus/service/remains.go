@@ -17,9 +17,9 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// remainsFile holds what the queue of a service had reached when it was stopped in good order. It
-// is there only between that and the next start: after a crash there is none, and runs that must
-// not be repeated blindly are held.
+// remainsFile holds what the queue of a service had reached when it was stopped as intended. It is
+// there only between that and the next start: after a crash there is none, and runs that must not
+// be repeated blindly are paused.
 const remainsFile = "queue.json"
 
 // leftover is the content of the file. If the ledger counts other outcomes of a run, it has

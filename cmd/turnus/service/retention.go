@@ -102,7 +102,7 @@ func (s *service) forget(ctx context.Context) {
 func (s *service) forgetOnce(ctx context.Context, sweep bool) error {
 	p, err := s.f.retention.Policy()
 	if err != nil {
-		return err // half a file may say less than was meant: nothing goes
+		return err // half a file may have fewer rules than intended: nothing is deleted
 	}
 	held := time.Now()
 	pause := func(ctx context.Context) error {

@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// scaleFlags say how many workers there should be, and which hook is called.
+// scaleFlags set how many workers there should be, and which hook is called.
 type scaleFlags struct {
 	hook, secret string
 	cfg          scale.Config

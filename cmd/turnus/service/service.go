@@ -71,9 +71,9 @@ type service struct {
 	scaling  *scale.Scaler
 	took     took
 	notify   *notify.Service
-	enqueued chan string    // runs whose forecast is to be kept
+	enqueued chan string    // runs whose forecast must be kept
 	configs  *configs.Repo  // of the worker of this process; nil without
-	secrets  *secrets.Store // of this process; who makes the service closes it after close
+	secrets  *secrets.Store // of this process; the maker of the service closes it after close
 	began    time.Time
 	stuck    func() error     // of the worker of this process; nil where there is none
 	manager  *systemd.Manager // nil where systemd did not start this process
@@ -229,7 +229,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	return err
 }
 
-// hangs says which loop of this process does not turn any more.
+// hangs names a loop of this process that does not turn any more.
 func (s *service) hangs() error {
 	err := s.ctl.Stuck()
 	if s.stuck != nil {

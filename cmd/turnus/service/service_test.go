@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Requests under way end with the service, and the cause says that they may be asked again.
+// Requests under way end with the service, and the cause shows that they may be sent again.
 func TestRequestsEndWithTheService(t *testing.T) {
 	t.Parallel()
 	stop, end := context.WithCancel(t.Context())

@@ -14,7 +14,7 @@ import (
 // sourcesFlag names the file of the systems that keep hosts.
 type sourcesFlag struct {
 	file    string
-	sources []sources.Source // what it says
+	sources []sources.Source // its contents
 }
 
 func (f *sourcesFlag) add(c *cobra.Command) {

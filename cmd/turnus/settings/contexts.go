@@ -102,7 +102,7 @@ func (s *Context) ReadToken() (string, error) {
 	}
 	token, err := ReadTokenFile(s.TokenFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", console.Invalid("%w\nhint: an admin makes another with turnus admin tokens create; who has lost every admin token makes one in the ledger itself: turnus admin tokens create NAME --role admin --ledger URL", err)
+		return "", console.Invalid("%w\nhint: an admin makes another with turnus admin tokens create; if all admin tokens are lost, make one in the ledger itself: turnus admin tokens create NAME --role admin --ledger URL", err)
 	}
 	return token, err
 }

@@ -57,7 +57,7 @@ func hideSecrets(value string) string {
 		return wordSecret().ReplaceAllString(urlsIn().ReplaceAllStringFunc(value, hideSecrets), "$1…")
 	}
 	u, err := url.Parse(value)
-	if err != nil { // several hosts, say: what stands before the last @ is who, and with which password
+	if err != nil { // several hosts, for example: before the last @ are the user and the password
 		if at := strings.LastIndex(value, "@"); at >= 0 {
 			value = scheme + "://…@" + value[at+1:]
 		}

@@ -47,7 +47,7 @@ func (o Origin) String() string {
 
 // Notes on flags, which those who define them make.
 const (
-	noteEnvironment = "turnus_environment" // other commands also have it, and its default is what the environment says
+	noteEnvironment = "turnus_environment" // other commands also have it, and its default is the value of the environment
 	noteFile        = "turnus_file"        // it names a file, or several; with the words below
 	fileSecret      = "secret"             // that nobody else may read
 )
@@ -92,8 +92,8 @@ func noteFlags(fl *pflag.FlagSet, key string, words, names []string) {
 
 func isNoted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; return ok }
 
-// notSettings are flags that say something of one call. The person who starts the service names the
-// replacement of a locked plugin, not a file or a variable that lasts.
+// notSettings are flags about one call. The person who starts the service names the replacement of
+// a locked plugin, not a file or a variable that lasts.
 var notSettings = []string{"color", "config", "help", "help-all", "output", "quiet", PluginDevFlag}
 
 // IsSetting reports whether a variable or a file can also give the value of a flag.

@@ -81,7 +81,7 @@ func (f *fixture) eventually(what string, ok func() bool) {
 	}
 }
 
-// eq compares and says what was checked.
+// eq compares, and reports what was checked.
 func eq[T comparable](f *fixture, what string, got, want T) {
 	f.Helper()
 	if got != want {

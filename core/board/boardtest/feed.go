@@ -60,7 +60,7 @@ func feedOrder(f *fixture) {
 	f.followed("t", "1-1", 10, "one", "", "\x00\xff", "four", "five") // of a life that has ended
 }
 
-// follower follows until it has seen n messages, and says what it saw.
+// follower follows until it has seen n messages, and sends what it saw.
 func (f *fixture) follower(topic string, n int) <-chan string {
 	seen := make(chan string, 1)
 	go func() {

@@ -121,7 +121,7 @@ func (s *State) other(asks string) bool {
 	return s.Asked != "" && s.Asked != asks && (s.Waiting == nil || s.Settings != asks)
 }
 
-// asks identifies what a source is asked: with other settings an older answer says nothing.
+// asks identifies what a source is asked: with other settings an older answer does not count.
 func (s Source) asks() string {
 	where := s.Program
 	if s.URL != nil {
@@ -256,7 +256,7 @@ func (k *Keeper) Refresh(ctx context.Context, s Source) (State, error) {
 	return st, k.putState(ctx, s, st, version)
 }
 
-// take puts a generation where Judge says.
+// take puts a generation where Judge decides.
 func (k *Keeper) take(ctx context.Context, s Source, next *Generation, st *State) error {
 	used, version, err := k.generation(ctx, kindGeneration, s)
 	if err != nil {
@@ -272,7 +272,7 @@ func (k *Keeper) take(ctx context.Context, s Source, next *Generation, st *State
 		if err != nil {
 			return err
 		}
-		if last.Fetched.After(k.now()) { // by a wrong clock, which says nothing of the order
+		if last.Fetched.After(k.now()) { // by a wrong clock, which does not show the order
 			last.Fetched = next.Fetched
 		}
 		was = &last

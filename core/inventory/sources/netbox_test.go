@@ -170,7 +170,7 @@ func TestNetBoxTraps(t *testing.T) {
 // Without the check by the schema, NetBox would answer an unknown filter with all devices.
 func TestNetBoxAnswersUnknownFiltersWithEverything(t *testing.T) {
 	t.Parallel()
-	n := &servers.NetBox{Devices: servers.NetBoxDevices(10), Filters: []string{"sites"}} // the schema says that there is one
+	n := &servers.NetBox{Devices: servers.NetBoxDevices(10), Filters: []string{"sites"}} // the schema has one
 	g, err := fetcher("token").Fetch(t.Context(), sourceOf(t, n, "    filter: {sites: fra}\n"))
 	if err != nil || len(hostsOf(t, g).Hosts) != 10 {
 		t.Fatalf("got %v, %v", g, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/inventory"
 )
 
-// defaultMap says where the values of a host are in a record of NetBox. map: of a source replaces
+// defaultMap has the places of a host's values in a record of NetBox. map: of a source replaces
 // single entries.
 func defaultMap() map[string]string {
 	return map[string]string{
@@ -61,7 +61,7 @@ func (s Source) translate(records []record, g *Generation) error {
 	return nil
 }
 
-// host is a record in the Turnus format; why says that it is none.
+// host is a record in the Turnus format; why is the reason if it is none.
 func (s Source) host(r record) (host map[string]any, why string) {
 	host = map[string]any{}
 	nested := func(key, name string, value any) {

@@ -42,7 +42,7 @@ type Queue struct {
 	reported func(string)
 
 	mu      sync.Mutex
-	refused map[string]map[uint64]queue.Ack // by session and token: leases that are to be given back
+	refused map[string]map[uint64]queue.Ack // by session and token: leases to give back
 	closed  time.Time                       // nothing is leased until then, as the key is missing; by this process's clock
 	pause   time.Duration                   // until closed, at the last time; 0 once a job could be opened
 	said    map[trouble]time.Time           // troubles that were reported, and when

@@ -95,8 +95,8 @@ func (q *Queue) forget(session string) {
 	delete(q.refused, session)
 }
 
-// may is how many jobs may be leased of those that are wanted: one, to see whether the key is here
-// by now, where it was not.
+// may is how many jobs may be leased of those that are wanted: one, to see whether the key has
+// arrived, if it was missing.
 func (q *Queue) may(want int) (most int, barred bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Remains is the state of a queue when it ended in good order, beside the recorded outcomes of its
-// runs. A queue that gets it continues there; without it jobs that had begun would begin again.
+// Remains is the state of a queue when it was stopped as intended, beside the recorded outcomes of
+// its runs. A queue that gets it continues there; without it jobs that had begun would begin again.
 type Remains struct {
 	// Runs are those that are not complete and of which no job was running. Of any other run nobody
 	// knows what its hosts saw.
@@ -28,7 +28,7 @@ type Begun struct {
 	Event    string     `json:"event,omitempty"`
 	Locks    bool       `json:"locks,omitempty"`   // it keeps them
 	Cleanup  bool       `json:"cleanup,omitempty"` // it is leased once more if its run ends
-	Unheard  string     `json:"unheard,omitempty"` // the node that crashed with it, and nobody said since what the host saw
+	Unheard  string     `json:"unheard,omitempty"` // the node that crashed with it, and no worker has reported since what the host saw
 }
 
 // Remains returns the jobs and states to continue from: call it when no node works any more. It

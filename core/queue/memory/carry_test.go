@@ -117,7 +117,7 @@ func TestACrashIsKnownToTheNextQueue(t *testing.T) {
 	})
 }
 
-// Negative: of a run with a job that is being worked on nobody may say that it can continue.
+// Negative: a run with a job that is being worked on may not be reported as able to continue.
 func TestARunWithAJobAtWorkDoesNotRemain(t *testing.T) {
 	q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})
 	defer q.Shutdown()

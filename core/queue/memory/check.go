@@ -31,7 +31,7 @@ func (q *Queue) Check(ctx context.Context, repair bool) ([]queue.Finding, error)
 		}
 	}
 	if c.closing != q.closing.len() {
-		c.add("", fmt.Sprintf("%d jobs are to be leased for their cleanup, %d are listed", c.closing, q.closing.len()))
+		c.add("", fmt.Sprintf("%d jobs must be leased for their cleanup, %d are listed", c.closing, q.closing.len()))
 	}
 	held := 0
 	for _, s := range q.sessions {

@@ -12,8 +12,8 @@ const (
 	closingAgain = time.Second // until a run at MaxInFlight is tried again
 )
 
-// owes reports whether a job has to be leased once more if its run ends: it has a cleanup, and
-// somebody said what the host saw.
+// owes reports whether a job has to be leased once more if its run ends: it has a cleanup, and a
+// worker reported what the host saw.
 func (j *job) owes() bool {
 	return j.cleanup && (j.closing || j.unheard == "") && queue.Cleans(j.r.reason)
 }

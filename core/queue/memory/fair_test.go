@@ -164,8 +164,8 @@ func newSlot(tb testing.TB) *slot {
 	return s
 }
 
-// work does jobs one after the other, each as long as took says of its run, and
-// returns how often each run was chosen.
+// work does jobs one after the other, each as long as took has for its run, and returns how often
+// each run was chosen.
 func (s *slot) work(jobs int, took map[string]time.Duration) map[string]int {
 	s.tb.Helper()
 	n := map[string]int{}

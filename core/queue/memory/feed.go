@@ -37,7 +37,7 @@ func newFeed(read func() time.Time) *feed {
 func (f *feed) topic(name string) *topic {
 	t := f.topics[name]
 	if t != nil && !f.read().Before(t.until) {
-		t.messages, t.bytes, t.life, t.last = nil, 0, 0, 0 // gone; who waits on it waits on
+		t.messages, t.bytes, t.life, t.last = nil, 0, 0, 0 // gone; a waiter continues to wait on it
 	}
 	return t
 }

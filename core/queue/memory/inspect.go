@@ -285,7 +285,7 @@ func (q *Queue) explainJob(j *job, now time.Time) (reason core.Reason, until tim
 	return j.r.explainReady(j.index), time.Time{}, ""
 }
 
-// explainReady says why a due job is not leased yet.
+// explainReady returns why a due job is not leased yet.
 func (r *run) explainReady(index int) core.Reason {
 	code, bound := core.NoSlot, r.tenant.inFlight
 	switch {

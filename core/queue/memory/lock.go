@@ -6,8 +6,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// locks is one table of locks, by name. A lock exists while it is held, waited for, or kept for a
-// job.
+// locks is one table of locks, by name. A lock exists while a job has it or waits for it, and while
+// it is kept for one.
 type locks map[string]*lock
 
 // lock has places that jobs hold, and jobs that wait for one in the order in which they blocked.

@@ -93,7 +93,7 @@ type job struct {
 
 	attempts int // made
 	crashes  int
-	unheard  string // the node that crashed with it, where nobody said since what the host saw
+	unheard  string // the node that crashed with it, if no worker has reported since what the host saw
 	data     []byte // of the last Suspend or Retry
 	cleanup  bool   // of that: it is leased once more if its run ends
 	closing  bool   // its run has ended, and it is leased for its cleanup only

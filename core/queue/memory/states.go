@@ -34,7 +34,7 @@ type States struct {
 
 	mu        sync.Mutex
 	found     map[core.JobID]bool      // on disk since before this process, and not handed out yet
-	suspended map[string]map[int]Begun // by run and index: jobs that are suspended and have a file that says for what
+	suspended map[string]map[int]Begun // by run and index: jobs that are suspended and have a file with what they wait for
 	leased    map[core.JobID]heldLease
 }
 

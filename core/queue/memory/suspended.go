@@ -14,13 +14,13 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// waitSuffix ends the name of the file that says for what a suspended job waits. It is written
-// before the state that belongs to it, and removed before anybody knows that the suspension ended:
-// what is killed in between waits once more with the state before, or continues.
+// waitSuffix ends the name of the file with what a suspended job waits for. It is written before
+// the state that belongs to it, and removed before anybody knows that the suspension ended: what is
+// killed in between waits once more with the state before, or continues.
 const waitSuffix = ".wait"
 
-// Suspended reads the suspended jobs from the states in dir, for the queue that NewStates is to be
-// given: they wait on there.
+// Suspended reads the suspended jobs from the states in dir, for the queue that NewStates gets
+// next: they wait on there.
 func Suspended(dir string) ([]Begun, error) {
 	s, err := NewStates(nil, dir)
 	if err != nil {

@@ -247,7 +247,7 @@ func (q *Queue) await(j *job, event string, after time.Duration, now time.Time) 
 	}
 }
 
-// crash puts the job of a dead session back, or ends it.
+// crash puts the job of a reaped session back, or ends it.
 func (q *Queue) crash(j *job, node string, now time.Time) {
 	r := j.r
 	q.drop(j, now)
@@ -436,8 +436,8 @@ func (q *Queue) end(j *job) {
 	q.abandon(j)
 }
 
-// abandon ends a job of a run that has ended: as cancelled, or as lost where its last lease crashed
-// and nobody said since what the host saw.
+// abandon ends a job of a run that has ended: as cancelled, or as lost if its last lease crashed
+// and no worker has reported since what the host saw.
 func (q *Queue) abandon(j *job) {
 	if j.unheard != "" {
 		q.finish(j, core.EvCancel, core.Lost, silent(j.unheard, j.r), j.data)

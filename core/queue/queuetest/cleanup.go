@@ -271,7 +271,7 @@ func cleanupOlder(f *fixture) {
 	f.none(s, "the run is submitted again")
 }
 
-// A worker that dies in a cleanup has it tried again, until it is dead.
+// If a worker dies in a cleanup, the cleanup is tried again, until its attempts are used up.
 func cleanupReaped(f *fixture) {
 	f.submit(run("a", 1))
 	s := f.open("n")

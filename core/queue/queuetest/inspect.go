@@ -63,7 +63,7 @@ func explainTexts(f *fixture) {
 		eq(f, "job", ex.Job, core.JobID{Run: "a", Index: index})
 		eq(f, "state of "+ex.Job.String(), ex.State, want.state)
 		eq(f, "code of "+ex.Job.String(), ex.Reason.Code(), want.code)
-		if want.state == core.Suspended { // what an event means is not the queue's to say
+		if want.state == core.Suspended { // the queue does not know what an event means
 			eq(f, "event and reason of "+ex.Job.String(), ex.Event+string(ex.Reason), want.text)
 		} else if ex.Event != "" || ex.Reason == "" || !strings.Contains(ex.Reason.Text(), want.text) {
 			f.Errorf("Explain(%v) reports %+v, expected %q in its reason", ex.Job, ex, want.text)

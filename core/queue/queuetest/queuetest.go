@@ -262,7 +262,7 @@ func (f *fixture) holders(host, haGroup string) []queue.Holder {
 	return all
 }
 
-// eq compares and says what was checked.
+// eq compares, and reports what was checked.
 func eq[T comparable](f *fixture, what string, got, want T) {
 	f.Helper()
 	if got != want {

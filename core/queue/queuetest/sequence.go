@@ -114,7 +114,7 @@ func (s *side) open(t *rapid.T, node int) {
 	s.sessions[node], s.held[node] = id, nil
 }
 
-// both runs an operation on both sides and compares what it says.
+// both runs an operation on both sides and compares the results.
 func both[T any](t *rapid.T, m *machine, what string, op func(*side) (T, error)) T {
 	t.Helper()
 	a, errA := op(m.sides[0])
@@ -213,7 +213,7 @@ func (m *machine) submitMany(t *rapid.T) {
 	}
 }
 
-// drawFinished says what was recorded of a run of n targets whose queue was lost.
+// drawFinished draws what was recorded of a run of n targets whose queue was lost.
 func drawFinished(t *rapid.T, n int) (list []queue.FinishedJobs) {
 	for i := rapid.IntRange(0, 2).Draw(t, "open"); i < n; i += rapid.IntRange(0, 2).Draw(t, "open") {
 		s := queue.FinishedJobs{Index: i, Count: rapid.IntRange(1, n-i).Draw(t, "settled"), Outcome: rapid.SampledFrom(core.Outcomes()).Draw(t, "outcome")}
@@ -226,7 +226,7 @@ func drawFinished(t *rapid.T, n int) (list []queue.FinishedJobs) {
 	return list
 }
 
-// drawAck says something of a lease; token 0 asks for a stale one.
+// drawAck draws an ack of a lease; token 0 asks for a stale one.
 func drawAck(t *rapid.T) queue.Ack {
 	a := queue.Ack{Kind: rapid.SampledFrom([]queue.AckKind{
 		queue.AckDone, queue.AckDone, queue.AckDone, queue.AckRetry, queue.AckReturn, queue.AckSuspend,

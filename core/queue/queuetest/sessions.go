@@ -200,8 +200,8 @@ func reapCancelled(f *fixture) {
 }
 
 // A job whose worker died waits for its next attempt, or was given back unstarted, when its run
-// ends: its steps may all have ended well. Only of one that a worker spoke of since is it known
-// that it was cut short.
+// ends: its steps may all have succeeded. Only of one that a worker spoke of since is it known that
+// it was cut short.
 func reapThenStopped(f *fixture) {
 	r := run("a", 4)
 	f.submit(r)

@@ -193,7 +193,7 @@ func trapLostReply(f *fixture) {
 }
 
 func trapPoison(f *fixture) {
-	r := run("a", 1) // dead at the third crash
+	r := run("a", 1) // lost at the third crash
 	f.submit(r)
 	for crash := 1; crash <= 3; crash++ {
 		s := f.open("victim")

@@ -56,7 +56,7 @@ func (p *pools) queue(t queuetest.TB, ttl time.Duration) queue.Queue { return p.
 
 func (p *pools) board(t boardtest.TB) board.Store { return p.open(t, 0) }
 
-// Over TLS, as a user with the least rights, which are held to what is called.
+// Over TLS, as a user with the least rights, which are compared with the calls.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedisTLS(t)

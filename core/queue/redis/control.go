@@ -50,7 +50,7 @@ func (q *Queue) Adjust(ctx context.Context, runs ...queue.Adjust) []error {
 }
 
 // adjust changes those of runs that list names, until their waves are released, and stops those
-// that are to be stopped.
+// whose Adjust asks for it.
 func (q *Queue) adjust(ctx context.Context, runs []queue.Adjust, answers []error, list []int) {
 	again := false
 	for len(list) > 0 {

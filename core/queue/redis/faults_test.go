@@ -106,8 +106,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestTrapBlockingPopHangsAfterReconnect // bullmq#1656, #2466: a connection that is dead without
-// saying so.
+// TestTrapBlockingPopHangsAfterReconnect // bullmq#1656, #2466: a connection that ended without a
+// sign.
 func TestTrapBlockingPopHangsAfterReconnect(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedisTCP(t)
@@ -249,7 +249,7 @@ func TestTrapFailover(t *testing.T) {
 		return err == nil
 	})
 	if b, v, err := q.Posted(t.Context(), "windows", 0); err != nil || string(b) != "closed" || v != version {
-		t.Fatalf("after failover the board says %q, version %d (%v), expected %d", b, v, err, version)
+		t.Fatalf("after failover the board has %q, version %d (%v), expected %d", b, v, err, version)
 	}
 	if v, err := q.Post(t.Context(), "windows", []byte("open"), time.Hour); err != nil || v <= version {
 		t.Fatalf("after failover a post has version %d (%v), it was %d before", v, err, version)

@@ -21,8 +21,8 @@ const format = 2
 // unformatted is the answer of a script that found a pool without a format, and did nothing.
 const unformatted = "UNFORMATTED"
 
-// mend checks the answer of a script; again says that the pool has its format now, and the script
-// is to be sent once more.
+// mend checks the answer of a script; again reports that the pool has its format now, and that the
+// script must be sent once more.
 func (q *Queue) mend(ctx context.Context, answer any, err error) (again bool, _ error) {
 	switch {
 	case answer == unformatted:

@@ -199,7 +199,7 @@ func (q *Queue) explainEnd(ctx context.Context, job core.JobID, no, small string
 	}
 }
 
-// whyEnded says how a job ended by the last of the records that is of it.
+// whyEnded returns how a job ended, by the last of the records that is of it.
 func whyEnded(list []queue.Record, index int) (core.Reason, bool) {
 	for i := len(list) - 1; i >= 0; i-- {
 		rec := &list[i]

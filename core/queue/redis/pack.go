@@ -37,7 +37,7 @@ type largeData struct {
 type packed struct {
 	chunks   [][]byte
 	large    []largeData
-	ready    []span // due since ever, whatever the clock says
+	ready    []span // due since ever, whatever the time
 	timed    []span
 	payload  []byte
 	finished []byte

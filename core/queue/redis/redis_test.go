@@ -32,13 +32,13 @@ func TestPreflight(t *testing.T) {
 		}
 		for i := range got {
 			if !strings.Contains(got[i], tc.want[i]) {
-				t.Errorf("%v: %q does not say %q", tc.args, got[i], tc.want[i])
+				t.Errorf("%v: %q does not contain %q", tc.args, got[i], tc.want[i])
 			}
 		}
 	}
 }
 
-// TestScriptsHaveAContract: each says what it needs, does, takes and returns.
+// TestScriptsHaveAContract: each has what it needs, does, takes and returns.
 func TestScriptsHaveAContract(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("lua/*.lua")
@@ -126,6 +126,6 @@ func TestTrapClockSkew(t *testing.T) {
 	}
 	res, err := q.Turn(t.Context(), queue.Turn{Session: s})
 	if now := time.Now(); err != nil || res.Now.After(now) || now.Sub(res.Now) > 5*time.Minute {
-		t.Fatalf("the clock says %v (%v), it is %v", res.Now, err, now)
+		t.Fatalf("the clock shows %v (%v), it is %v", res.Now, err, now)
 	}
 }

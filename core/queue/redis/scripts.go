@@ -112,7 +112,7 @@ func luaFile(name string) (string, error) {
 	return string(text), nil
 }
 
-// eval runs a script exactly once or not at all; core.ErrUnknown says that it is not known which.
+// eval runs a script exactly once or not at all; core.ErrUnknown means that it is not known which.
 func (q *Queue) eval(ctx context.Context, s *script, args ...any) (any, error) {
 	v, err := q.conn.Eval(ctx, s, q.keys.fixed, args...)
 	again, err := q.mend(ctx, v, err)

@@ -131,7 +131,7 @@ func postedReads(b bench) {
 }
 
 // postedRefusesOnAReplica: a server that is the master no more would show what it had; the queue's
-// error says that nothing was read.
+// error shows that nothing was read.
 func postedRefusesOnAReplica(b bench) {
 	_, err := b.q.Post(b.Context(), "w", []byte("old"), time.Hour)
 	b.must(err)

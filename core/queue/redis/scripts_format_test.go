@@ -27,7 +27,7 @@ func (b bench) formerCall() error {
 	return errors.Join(b.c.HMGet(b.Context(), b.key("kFormer"), "clock", "seq").Err(), b.c.HIncrBy(b.Context(), b.key("kFormer"), "run", 1).Err())
 }
 
-// refused fails the test unless the error names both formats and says these words, and nothing was
+// refused fails the test unless the error names both formats and has these words, and nothing was
 // changed.
 func (b bench) refused(what string, words ...string) {
 	b.Helper()
@@ -35,7 +35,7 @@ func (b bench) refused(what string, words ...string) {
 		err := b.q.takeOver(b.Context())
 		for _, w := range append(words, "pool", "format", "speaks 2", "hint: ") {
 			if !errors.Is(err, core.ErrConflict) || !strings.Contains(err.Error(), w) {
-				b.Errorf("%s: %v; expected it to say %q", what, err, w)
+				b.Errorf("%s: %v; expected it to contain %q", what, err, w)
 			}
 		}
 	})

@@ -60,7 +60,7 @@ func recoveryHolds(b bench) {
 	b.returns(b.q.scripts.recovery, "[]", "hold") // by another server
 	b.returns(b.q.scripts.recovery, "[]", "trust", "-")
 	if got := b.turnLeases(s); got != 0 {
-		b.Errorf("%d jobs were leased by a queue that is held", got)
+		b.Errorf("%d jobs were leased by a queue that must lease none", got)
 	}
 	b.do("hset", b.key("kMeta"), "until", 1)
 	if got := b.turnLeases(s); got != 1 {

@@ -258,8 +258,8 @@ func tidyMends(b bench) {
 	}
 }
 
-// tidyMendsDeferred is the negative control of what Check says of the deferred: each damage is
-// found, and mended so that the count is right and every job is signalled.
+// tidyMendsDeferred is the negative control of Check for the deferred: each damage is found, and
+// mended so that the count is right and every job is signalled.
 func tidyMendsDeferred(b bench) {
 	s := b.open()
 	no := b.submit("r", 20, func(r *queue.Run) {

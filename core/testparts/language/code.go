@@ -8,7 +8,6 @@ import (
 	"go/token"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -38,23 +37,23 @@ func Messages(path string, src []byte) ([]string, error) {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			for at, text := range messages(n) {
-				found = append(found, lines(fset, at, Shown(verb.ReplaceAllString(text, "VALUE")))...)
+				found = append(found, lines(fset, at, Text(verb.ReplaceAllString(text, "VALUE")))...)
 			}
 		case *ast.Field:
 			if n.Tag == nil {
 				break
 			}
 			for _, key := range []string{"doc", "jsonschema"} {
-				found = append(found, lines(fset, n.Tag.Pos(), Shown(reflect.StructTag(literal(n.Tag)).Get(key)))...)
+				found = append(found, lines(fset, n.Tag.Pos(), Text(reflect.StructTag(literal(n.Tag)).Get(key)))...)
 			}
 		case *ast.KeyValueExpr:
 			if key, ok := n.Key.(*ast.Ident); ok && prose.MatchString(key.Name) {
-				found = append(found, lines(fset, n.Value.Pos(), Shown(verb.ReplaceAllString(written(n.Value), "VALUE")))...)
+				found = append(found, lines(fset, n.Value.Pos(), Text(verb.ReplaceAllString(written(n.Value), "VALUE")))...)
 			}
 		case *ast.AssignStmt:
 			for i, left := range n.Lhs {
 				if to, ok := left.(*ast.SelectorExpr); ok && len(n.Rhs) == len(n.Lhs) && assigned.MatchString(to.Sel.Name) {
-					found = append(found, lines(fset, n.Rhs[i].Pos(), Shown(verb.ReplaceAllString(written(n.Rhs[i]), "VALUE")))...)
+					found = append(found, lines(fset, n.Rhs[i].Pos(), Text(verb.ReplaceAllString(written(n.Rhs[i]), "VALUE")))...)
 				}
 			}
 		}
@@ -102,26 +101,6 @@ func Comments(path string, src []byte) ([]string, error) {
 			if n := width(fset, c, src); n > MaxColumns {
 				found = append(found, fmt.Sprintf("line %d: %d columns: at most %d in a comment", fset.Position(c.Pos()).Line, n, MaxColumns))
 			}
-		}
-	}
-	return found, nil
-}
-
-// Documentation returns the words of messages that the comments of exported names have, which the
-// users of a package read. Each finding has its line.
-func Documentation(path string, src []byte) ([]string, error) {
-	fset, f, err := parse(path, src)
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	names := documented(f)
-	for _, group := range f.Comments {
-		if !slices.ContainsFunc(names[group], ast.IsExported) {
-			continue
-		}
-		for _, paragraph := range paragraphs(group, names[group]) {
-			found = append(found, lines(fset, group.Pos(), inSentences(paragraph, func(s string) []string { return broken(shownList(), s) }))...)
 		}
 	}
 	return found, nil

@@ -136,25 +136,9 @@ func TestCode(t *testing.T) {
 			t.Errorf("%s: found %q (%v), expected %d findings", name, found, err, test.want)
 		}
 	}
-	for _, check := range []func(string, []byte) ([]string, error){Messages, Comments, Documentation} {
+	for _, check := range []func(string, []byte) ([]string, error){Messages, Comments, Failures} {
 		if _, err := check("x.go", []byte("no Go")); err == nil {
 			t.Error("a file that is no Go passes")
-		}
-	}
-}
-
-func TestDocumentation(t *testing.T) {
-	for code, want := range map[string]int{
-		"// Plan says when it runs.\nfunc Plan() {}":                           1,
-		"// plan says when it runs.\nfunc plan() {}":                           0,
-		"// Say prints it.\nfunc Say() {}":                                     0,
-		"type t struct {\n\tA int // what it says\n\tb int // what it says\n}": 1,
-		"func plan() {\n\t// It says it.\n}":                                   0,
-		"// It says:\n//   - it says\nvar A = 1":                               2,
-	} {
-		found, err := Documentation("x.go", []byte("package x\n\n"+code+"\n"))
-		if err != nil || len(found) != want {
-			t.Errorf("%s: found %q (%v), expected %d findings", code, found, err, want)
 		}
 	}
 }
@@ -167,6 +151,8 @@ func TestComments(t *testing.T) {
 	}{
 		"a doc comment":             {"// Plan plans anew.\nfunc Plan() {}", 1},
 		"of an unexported name":     {"// plan plans anew.\nfunc plan() {}", 1},
+		"a word of messages":        {"// plan says when it runs.\nfunc plan() {}", 1},
+		"a name of messages":        {"// say prints it.\nfunc say() {}", 0},
 		"a field":                   {"type t struct {\n\ta int // planned anew\n}", 1},
 		"above a field":             {"type t struct {\n\t// Planned anew.\n\ta int\n}", 1},
 		"a constant":                {"const x = 1 // planned anew", 1},
@@ -201,6 +187,7 @@ func TestComments(t *testing.T) {
 func TestText(t *testing.T) {
 	for text, want := range map[string]int{
 		"It plans.\n\nIt plans anew.":                  1,
+		"It says no.":                                  1,
 		"For example:\n  plan anew\n\nIt plans again.": 0,
 		strings.Repeat("word ", 41):                    1,
 	} {
@@ -218,6 +205,7 @@ func TestFailures(t *testing.T) {
 		`t.Fatalf("planned " + "anew: %v", err)`:   1,
 		`t.Logf("planned anew: %v", err)`:          1,
 		`t.Skip("planned anew")`:                   1,
+		`t.Error("it says no")`:                    1,
 		`t.Errorf("planned again: %v", err)`:       0,
 		`t.Error(err, "anew")`:                     0, // the first argument is the message
 		`t.Errorf("%q, expected %q", got, "anew")`: 0,

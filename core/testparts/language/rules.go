@@ -63,7 +63,9 @@ func sentenceRules() []rule {
 			"Who really has none says so.", "What does it do?"},
 		{"clause as a noun", words(`whoever|what (?:is|was) left|(?:to|for|of|by|from|with|than) who`), nil, `a noun: "remaining jobs", "clients", "the person who"`,
 			"what is left to do", "the remaining jobs of the person who launched the run"},
-		{"is what", leading(`CODE (?:is|are) what`), nil, `a noun: "X is the result of a job", or a verb`,
+		{"who as a noun", regexp.MustCompile(`[:;] who\b`), nil, `a noun: "a person who", "clients", "servers"`,
+			"It is a file: who reads it waits.", "It is a file: its readers wait."},
+		{"is what", leading(`CODE (?:is|are) (?:what|who)`), nil, `a noun: "X is the result of a job", or a verb`,
 			"CODE is what a worker reports.", "CODE is the report of a worker."},
 		{"inverted", leading(`(?:Kept|Asked|Counted|Refused|Taken|Wanted|Left|Given|Shown|Listed|Ignored|Needed) (?:is|are|was|were)`), nil, `the subject first`,
 			"Kept are notifications of 30 days.", "Notifications are kept for 30 days."},
@@ -73,6 +75,11 @@ func sentenceRules() []rule {
 			"it does not start without a key", "it needs a key to start"},
 		{"neither", regexp.MustCompile(`(?i)\bneither(?:$|[.,;)])`), nil, `"nor ..." in the same clause`, "with a group, two hosts neither.", "neither hosts nor groups"},
 		{"has not to", words(`(?:has|have|had) not to|(?:is|are|was|were) not to be`), nil, `"must not" or "does not have to"`, "the writer has not to wait", "the writer does not have to wait"},
+		{"is to be", words(`(?:is|are|was|were) to be`), nil, `"must be", "will be", or the verb`, "the run is to be paused", "the run must be paused"},
+		{"by now", words(`by now`), nil, `"already", or nothing`, "the host is up by now", "the host is already up"},
+		{"goes on", words(`go(?:es)? on|went on|going on`), nil, `"continue"`, "the run goes on", "the run continues"},
+		{"there is not", words(`(?:that|which) there (?:is|are) not`), nil, `"does not exist"`, "a host that there is not", "a host that does not exist"},
+		{"where it stands", words(`(?:where|how) (?:\w+ ){1,3}stands?`), nil, `"state", "phase" or "place"`, "it reports where a run stands", "it reports the state of a run"},
 		{"of no use", words(`of (?:no|any) use|of use`), nil, `what failed`, "a window was of no use", "a missed window"},
 		{"at once", words(`at once`), nil, `"at the same time" or "immediately"`, "two jobs at once", "two jobs at the same time"},
 		{"lies", words(`(?:lies?|lay) (?:in|on)|stands? in|stood in|stands? for itself`), words(`(?:lies?|lay) on (?:the|a) disk`), `"is in"`, "the state lies in Redis", "the state is in Redis"},
@@ -105,17 +112,17 @@ func wordRules() []rule {
 	}
 }
 
-// shownRules are about words that people read in messages, and that comments have in another sense.
+// shownRules are about words that the page of former versions may have.
 func shownRules() []rule {
 	return []rule{
-		{"say", words(`says?|saying`), nil, `"show", "report", "list" or "have"`, "the page says where it is", "the page shows where it is"},
+		{"say", words(`says?|saying|said`), nil, `"show", "report", "list" or "have"`, "the page says where it is", "the page shows where it is"},
 		{"dead", words(`dead`), words(`dead(?:-| )letter(?:s|ed)?|dead man's|former name|slow, dead`), `"killed", "ended" or "dead-lettered"`, "a dead worker", "a dead-lettered notification"},
 		{"held", words(`(?:is|are|be|was|were) (?:then )?held`), words(`(?:locks?|hosts?|files?) (?:\w+ )?(?:is|are|be|was|were) held`), `"paused", "waiting" or "blocked"`, "the run is held", "the lock is held"},
 		{"ended well", words(`ended well`), nil, `"succeeded"`, "the run ended well", "the run succeeded"},
 	}
 }
 
-// guideRules are about words that comments and tests also use in another sense.
+// guideRules add words that comments and tests also use in another sense.
 func guideRules() []rule {
 	return append(shownRules(), []rule{
 		{"fresh", words(`fresh`), nil, `"new"`, "a fresh connection", "a new connection"},

@@ -40,7 +40,7 @@ func Page(text string) []string {
 }
 
 // Guide returns what is wrong with a page that people read to do something: as Page, and words that
-// comments may have.
+// the page of former versions may have.
 func Guide(text string) []string { return append(Page(text), guideWords(text)...) }
 
 // Reference returns what is wrong with a generated page: its columns, and the words that a guide
@@ -110,22 +110,14 @@ func Sentence(s string) []string {
 	return found
 }
 
-// Text returns what is wrong with the sentences of a text without Markdown: a help text or a
-// message.
-func Text(text string) []string { return inSentences(text, Sentence) }
-
-// Shown returns what is wrong with a text that a program prints: as Text, and words that comments
-// may have.
-func Shown(text string) []string {
-	return inSentences(text, func(s string) []string { return append(Sentence(s), broken(shownList(), s)...) })
-}
-
-func inSentences(text string, check func(string) []string) []string {
+// Text returns what is wrong with the sentences of a text without Markdown: a help text, a message
+// or a comment.
+func Text(text string) []string {
 	var found []string
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		paragraph = example.ReplaceAllString(paragraph, "")
 		for _, s := range Sentences(strings.Join(strings.Fields(plain(paragraph)), " ")) {
-			found = append(found, check(s)...)
+			found = append(append(found, Sentence(s)...), broken(shownList(), s)...)
 		}
 	}
 	return found

@@ -89,7 +89,7 @@ func (a *ACME) Orders() (orders int, looked []string) {
 	return a.orders, append([]string(nil), a.looked...)
 }
 
-// posted reads what a signed request says, and its header.
+// posted reads the payload of a signed request, and its header.
 func posted(r *http.Request, payload, header any) {
 	var jws struct{ Protected, Payload string }
 	_ = json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&jws)
@@ -216,7 +216,7 @@ func checkHTTP(addr, name, token, want string) error {
 	if err != nil {
 		return err
 	}
-	req.Host = net.JoinHostPort(name, port) // as pebble says it
+	req.Host = net.JoinHostPort(name, port) // as pebble writes it
 	client := &http.Client{Timeout: 20 * time.Second}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req) //nolint:gosec // the test names the address

@@ -93,7 +93,7 @@ func startPostgres(tb testing.TB, secure bool, settings []string) *Postgres {
 	return s
 }
 
-// PostgresUser is who asks a secure server, by a certificate of that name.
+// PostgresUser is the user of a secure server, by a certificate of that name.
 const PostgresUser = "turnus"
 
 // guard has the server listen on a port, for TLS with a client's certificate only, and returns the

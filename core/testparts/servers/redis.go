@@ -207,7 +207,7 @@ func clusterNode(tb testing.TB, secure bool) *Redis {
 	return startRedisTCP(tb, secure, []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", portOf(freePort(tb)), "--repl-diskless-sync-delay", "0"})
 }
 
-// clusterMasters starts three, and returns when each says that all is well.
+// clusterMasters starts three, and returns when each reports cluster_state:ok.
 func clusterMasters(tb testing.TB, secure bool) []*Redis {
 	tb.Helper()
 	const n = 3

@@ -95,7 +95,7 @@ func WantLeastOfRedis(tb testing.TB, c *CalledRedis, server *Redis, scripts stri
 	c.mu.Unlock()
 	allowed := slices.Concat(room, redisconn.ConnectionCommands())
 	for name := range names {
-		// Any connection may say hello; to list keys is a doctor's.
+		// Any connection may send HELLO; only the doctor lists keys.
 		if !slices.Contains(allowed, name) && name != "hello" && !slices.Contains(redisconn.ListCommands(), name) {
 			tb.Errorf("%s is called, and the user may not", name)
 		}

@@ -211,8 +211,8 @@ func (s *SSHD) config(o *sshdOptions, addresses []string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// start runs the daemons and waits until each says that it listens. It connects
-// to none: newer servers ban sources that connect and say nothing.
+// start runs the daemons and waits until each reports that it listens. It connects to none: newer
+// servers ban sources that connect and send nothing.
 func (s *SSHD) start(tb testing.TB, program string, o *sshdOptions) error {
 	tb.Helper()
 	for list := range slices.Chunk(o.addresses, perDaemon) {

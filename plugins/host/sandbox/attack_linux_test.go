@@ -37,15 +37,15 @@ const secret = "hunter2"
 
 // attack is an attempt of hostile code of a plugin.
 type attack struct {
-	prepare func(t *testing.T, s *scene) []string // what is to be reached; the arguments of do
+	prepare func(t *testing.T, s *scene) []string // the target; the arguments of do
 	do      func(targets []string) error          // nil: it was reached
-	reached func(t *testing.T, s *scene) bool     // seen from outside, after do said nil; nil: what do says counts
+	reached func(t *testing.T, s *scene) bool     // seen from outside, after do returned nil; nil: the error of do counts
 
 	needs func(level) bool // where the kernel's other means do not hold it; nil: all do
 	root  bool             // only root can do it at all
 	user  bool             // root has it already
 	limit bool             // it is about bounds
-	open  bool             // docs/security.md says that nothing bounds it
+	open  bool             // it has no bound, as in docs/security.md
 	every bool             // tried at every level; else only at the first and the last, which lean on different means
 }
 
@@ -130,7 +130,7 @@ func TestAttacks(t *testing.T) {
 				switch {
 				case a.open:
 					if err != nil {
-						t.Errorf("%+v: it failed: %v: %s; docs/security.md says that it is not bounded", l, err, out)
+						t.Errorf("%+v: it failed: %v: %s; docs/security.md lists it as not bounded", l, err, out)
 					}
 				case err == nil:
 					t.Errorf("%+v: it succeeded", l)

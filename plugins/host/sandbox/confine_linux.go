@@ -22,7 +22,7 @@ import (
 // self stays right when the program is replaced on disk while it runs.
 const self = "/proc/self/exe"
 
-// order is the instructions for the process that is to be confined.
+// order is the instructions for the process that confines itself.
 type order struct {
 	Level    level    `json:"level"`
 	Landlock int      `json:"landlock"`

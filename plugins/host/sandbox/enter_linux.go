@@ -22,7 +22,7 @@ import (
 // verb is how the program is started to confine itself and become a plugin. It is not for people.
 const verb = "__sandbox"
 
-// Files that the process that is to be confined has open beside its standard files.
+// Files that the process has open before it confines itself, beside its standard files.
 const (
 	programFD = 3
 	orderFD   = 4
@@ -307,8 +307,8 @@ func (o *order) show() error {
 	return nil
 }
 
-// showProgram shows the program where its path says, if it is not shown already and still is the
-// one that was opened.
+// showProgram shows the program at its path, if it is not shown already and still is the one that
+// was opened.
 func (o *order) showProgram() error {
 	at := filepath.Clean(o.Argv[0])
 	if !filepath.IsAbs(at) || same(at) || !same(old+at) {

@@ -323,7 +323,7 @@ func filesAttack([]string) error {
 	return nil // beside the three that it had
 }
 
-// coreAttack lets a child die; the kernel says whether a core of it went anywhere: into a file, or
+// coreAttack lets a child die; the kernel shows whether a core of it went anywhere: into a file, or
 // to a program that collects them.
 func coreAttack([]string) error {
 	raise(unix.RLIMIT_CORE, unix.RLIM_INFINITY)

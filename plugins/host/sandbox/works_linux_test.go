@@ -45,8 +45,7 @@ exit "${1:-0}"
 		if err != nil || out != want {
 			t.Errorf("%+v: %v\n%s\nwant\n%s", l, err, out, want)
 		}
-		// Where its path says nothing of the program any more, as after an update, what was opened is
-		// run.
+		// If its path is not that of the program any more, as after an update, what was opened is run.
 		if _, err := s.run(t, box, script, []string{filepath.Join(s.dir, "gone"), "9"}); exitCode(err) != 9 {
 			t.Errorf("%+v: %v, expected exit code 9", l, err)
 		}

@@ -194,7 +194,7 @@ func expected(t reflect.Type) string {
 	return "something else"
 }
 
-// mismatch says what a decoder met. Value names a kind of JSON, and shows a number.
+// mismatch returns what a decoder met. Value names a kind of JSON, and shows a number.
 func mismatch(e *json.UnmarshalTypeError) string {
 	found := e.Value
 	switch kind, number, _ := strings.Cut(e.Value, " "); kind {

@@ -54,7 +54,7 @@ var (
 	yamlKinds = map[string]string{"str": "string", "int": "integer", "float": "number", "bool": "boolean", "seq": "array", "map": "object", "null": "null"}
 )
 
-// plainYAML takes Go types out of what a YAML decoder says.
+// plainYAML takes Go types out of the messages of a YAML decoder.
 func plainYAML(text string) string {
 	text = strings.TrimPrefix(text, "unmarshal errors:\n  ")
 	text = yamlField().ReplaceAllString(text, "unknown key $1")

@@ -257,7 +257,7 @@ func (v *Volley) confirm(ctx context.Context, l *ledger.Ledger, runs map[string]
 	return nil
 }
 
-// start runs a server and reads what it says; a victim is killed at its first launch.
+// start runs a server and reads its output; a victim is killed at its first launch.
 func start(ctx context.Context, readers *sync.WaitGroup, cmd *exec.Cmd, n int, victim bool, lines chan<- line) (*server, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -343,7 +343,7 @@ func Serve(ctx context.Context, l *ledger.Ledger, m Maker, in io.Reader, out io.
 	return nil
 }
 
-// launcher says which runs the ledger took.
+// launcher prints the runs that the ledger accepted.
 type launcher struct {
 	Maker
 	mu  sync.Mutex
@@ -367,7 +367,7 @@ func (l *launcher) Prepare(_ context.Context, f schedule.Trigger) (ledger.NewRun
 // Accepted implements schedule.Launcher: one line a run, each whole or not at all.
 func (l *launcher) Accepted(runs []ledger.Run) {
 	for i := range runs {
-		_ = l.say(runs[i].ID) // who does not hear it counts it as missing
+		_ = l.say(runs[i].ID) // a reader that does not get it counts it as missing
 	}
 	if l.Maker.Accepted != nil {
 		l.Maker.Accepted(runs)

@@ -42,7 +42,7 @@ func serve(url string) (err error) {
 	}}, os.Stdin, os.Stdout)
 }
 
-// Schedules are made as said, are not due for two hours, and have a history that can be read.
+// Schedules are made as asked, are not due for two hours, and have a history that can be read.
 func TestPut(t *testing.T) {
 	t.Parallel()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{})

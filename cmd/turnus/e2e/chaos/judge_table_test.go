@@ -77,7 +77,7 @@ func TestTheJudgeFindsWhatIsForged(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		forge func(*story)
-		rule  string // "" where nothing is to be found
+		rule  string // "" if nothing is expected
 	}{
 		"all is sound": {func(*story) {}, ""},
 		"another fence was alive": {func(s *story) {

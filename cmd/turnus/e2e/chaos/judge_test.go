@@ -28,7 +28,7 @@ type execution struct {
 
 func (e execution) job() string { return e.run + " on " + e.host }
 
-// accepted is a run that a server said yes to, and what was asked of it.
+// accepted is a run that a server accepted, and what was asked of it.
 type accepted struct {
 	id, kind  string
 	asked     time.Duration // when it was first asked for

@@ -138,7 +138,7 @@ func (p *proxy) carry(from, to net.Conn, state *way, slow bool) {
 	}
 }
 
-// pass waits while the way is held. It reports false when the proxy is closed.
+// pass waits while the way is blocked. It reports false when the proxy is closed.
 func (p *proxy) pass(from, to net.Conn, state *way) (ok, lost bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

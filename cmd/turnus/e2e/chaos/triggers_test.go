@@ -101,8 +101,8 @@ func (l *load) launched(triggers []trigger) {
 	}
 }
 
-// triggeredOnce: each fire launches one run, by what the hosts noted. Of a run that touched no host
-// the ledger says why.
+// triggeredOnce: each fire launches one run, by what the hosts noted. The ledger has the reason of
+// a run that touched no host.
 func triggeredOnce(v evidence, _ map[string]string) (all []violation) {
 	runs, explained := map[string]map[string]string{}, map[string]bool{}
 	for _, e := range v.seen {

@@ -79,7 +79,7 @@ func command(ctx context.Context, line string, r Request) error {
 	cmd.WaitDelay = 2 * time.Second // what it left behind with its output open is not waited for
 	apart(cmd)
 	if err := cmd.Run(); err != nil {
-		if errors.Is(err, exec.ErrWaitDelay) { // it ended well, and what it started continues
+		if errors.Is(err, exec.ErrWaitDelay) { // it succeeded, and what it started continues
 			return nil
 		}
 		if ctx.Err() != nil {

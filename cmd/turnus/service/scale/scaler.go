@@ -214,7 +214,7 @@ func (s *Scaler) request(l look) Request {
 	}
 	for name, since := range s.leaving {
 		running, here := busy[name]
-		if here && (running > 0 || time.Since(since) < 2*pollEvery) { // what it says about itself is up to 2 s old
+		if here && (running > 0 || time.Since(since) < 2*pollEvery) { // its report about itself is up to 2 s old
 			r.Leaving = append(r.Leaving, name)
 		} else {
 			r.Drained = append(r.Drained, name)

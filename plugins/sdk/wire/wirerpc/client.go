@@ -209,7 +209,7 @@ func (c *clientCall) send(m proto.Message) error {
 	return nil
 }
 
-// receive decodes the next message. The error is io.EOF if the call ended well.
+// receive decodes the next message. The error is io.EOF if the call succeeded.
 func (c *clientCall) receive(m proto.Message) error {
 	if c.ready != nil {
 		<-c.ready
@@ -235,7 +235,7 @@ func (c *clientCall) receive(m proto.Message) error {
 	return c.end
 }
 
-// closeSend says that no message follows.
+// closeSend signals that no message follows.
 func (c *clientCall) closeSend() error { return c.pipe.Close() }
 
 // close drops the rest of the answer.
@@ -286,7 +286,7 @@ func (s *UploadClient[Req, Res, PReq, PRes]) Send(m *Req) error { return s.call.
 
 // CloseAndReceive signals that no message follows, and returns the answer.
 func (s *UploadClient[Req, Res, PReq, PRes]) CloseAndReceive() (*Res, error) {
-	_ = s.call.closeSend() // receive says how the call ended
+	_ = s.call.closeSend() // receive returns how the call ended
 	defer s.call.close()
 	m := new(Res)
 	if err := s.call.receive(PRes(m)); err != nil {

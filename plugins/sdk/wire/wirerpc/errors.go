@@ -135,7 +135,7 @@ const (
 func (e *Error) details() []byte {
 	value, err := proto.Marshal(e.Fault)
 	if err != nil {
-		return nil // a fault with text that is no UTF-8; the message says the same
+		return nil // a fault with text that is no UTF-8; the message has the same
 	}
 	var detail, out []byte
 	detail = protowire.AppendTag(detail, fieldType, protowire.BytesType)

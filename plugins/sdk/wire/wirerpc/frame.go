@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// A message of gRPC is a byte that says whether it is compressed, four with its length, and its
+// A message of gRPC is a byte that shows whether it is compressed, four with its length, and its
 // bytes.
 const frameHeader = 5
 

@@ -43,7 +43,7 @@ func pair(t *testing.T, handler http.Handler) *Client {
 	return client
 }
 
-// hosts answers calls by what their first message says.
+// hosts answers calls by their first message.
 type hosts struct {
 	HostsServer // nil: the other procedures are not called
 

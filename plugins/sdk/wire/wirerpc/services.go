@@ -186,7 +186,7 @@ func (h Hosts) Exec(ctx context.Context, start *wire.ExecStart) (*ExecClient, er
 		return &ExecClient{c}, err
 	}
 	s := &ExecClient{h.stream(ctx, hostsService+"Exec")}
-	if err := s.Send(first); err != nil && !errors.Is(err, io.EOF) { // EOF: the call has ended, Receive says why
+	if err := s.Send(first); err != nil && !errors.Is(err, io.EOF) { // EOF: the call has ended, Receive returns why
 		return nil, err
 	}
 	return s, nil

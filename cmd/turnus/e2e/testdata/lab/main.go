@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// Trace says where an execution is noted and how long it takes.
+// Trace sets where an execution is noted and how long it takes.
 type Trace struct {
 	File  string `json:"file" turnus:"required,pattern=^/" jsonschema:"a line is appended at the begin and at the end; /worker/NAME is in the worker's own folder"`
 	Ms    int    `json:"ms,omitempty" jsonschema:"how long the work takes, in milliseconds"`
@@ -57,7 +57,7 @@ func noted[P, S any](ctx context.Context, r *sdk.Run[P, S], t Trace) error {
 	return nil
 }
 
-// Park says where the two executions of a job are noted, and what it waits for between them.
+// Park sets where the two executions of a job are noted, and what it waits for between them.
 type Park struct {
 	File  string `json:"file" turnus:"required,pattern=^/" jsonschema:"as of lab.trace"`
 	After int    `json:"after" turnus:"required" jsonschema:"seconds"`
@@ -83,7 +83,7 @@ func park(ctx context.Context, r *sdk.Run[Park, parked]) error {
 	return sdk.Suspend(parked{true}, time.Duration(r.Params.After)*time.Second, options...)
 }
 
-// How says how the process misbehaves.
+// How sets how the process misbehaves.
 type How struct {
 	How string `json:"how" turnus:"required,enum=kill|stop|stdout|stderr"`
 }
@@ -114,7 +114,7 @@ func misbehave(ctx context.Context, r *sdk.Run[How, sdk.NoState]) error {
 	return nil
 }
 
-// Leak says how a secret, or a value that is none, is given away.
+// Leak sets how a secret, or a value that is none, is given away.
 type Leak struct {
 	How   string `json:"how" turnus:"required,enum=tell|fail|state|panic|abort"`
 	Value string `json:"value,omitempty" turnus:"secret" jsonschema:"given away beside the secrets"`
