@@ -96,8 +96,8 @@ type TimelineHost struct {
 	Host    string       `json:"host"`
 	State   core.State   `json:"state,omitempty" doc:"while it has no outcome, as in the list of jobs"`
 	Outcome core.Outcome `json:"outcome,omitempty"`
-	From    time.Time    `json:"from,omitzero" doc:"when it started; without an outcome, when it is expected to, as if it had not begun yet; absent if it never starts"`
-	To      time.Time    `json:"to,omitzero" doc:"when it ended, or is expected to (P50)"`
+	From    time.Time    `json:"from,omitzero" doc:"when it started; before that, when it is expected to; absent if it never starts"`
+	To      time.Time    `json:"to,omitzero" doc:"when it ended, or is expected to (P50), as if a host at work began now"`
 	Late    time.Time    `json:"late,omitzero" doc:"of a host without an outcome: the same at P90"`
 }
 

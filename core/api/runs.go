@@ -273,7 +273,7 @@ type Job struct {
 	Step       string          `json:"step,omitempty"`
 	Attempt    int             `json:"attempt,omitempty"`
 	Worker     string          `json:"worker,omitempty"`
-	Started    time.Time       `json:"started,omitzero"`
+	Started    time.Time       `json:"started,omitzero" doc:"without an outcome, of a host at work: when its worker took it"`
 	Ended      time.Time       `json:"ended,omitzero"`
 	Steps      []StepResult    `json:"steps,omitempty" doc:"in the view of one job only"`
 	// MayHaveBegun is of a job without an outcome.
@@ -288,6 +288,7 @@ type Explanation struct {
 	State      core.State      `json:"state"`
 	Reason     string          `json:"reason"`
 	ReasonCode core.ReasonCode `json:"reason_code,omitempty" doc:"the code of the reason, where it has one; a job that waits has one"`
+	Since      time.Time       `json:"since,omitzero" doc:"of a host at work: when its worker took it"`
 	Until      time.Time       `json:"until,omitzero"`
 	// Of a job that has not started.
 	Blocks []Block       `json:"blocks,omitempty" doc:"all that keeps it from starting now"`

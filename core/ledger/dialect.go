@@ -20,6 +20,8 @@ type dialect struct {
 	byOutcome string // names an index of jobs: SQLite would read the whole run instead
 	byOpen    string // names an index of runs: SQLite would read all runs instead
 	byEnded   string // the same
+	byHad     string // begins the same for runs with an outcome, which follows
+	had       string // the condition that a run has the outcome %s
 	lock      string // first statement of a migration: one at a time
 	prepare   bool   // statements are kept by us; PostgreSQL's driver keeps its own
 	turns     bool   // one writes at a time

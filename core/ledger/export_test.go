@@ -30,18 +30,25 @@ const CheckpointPages = checkpointPages
 // RefusePlain does what Open does with a ring where it found no mark a moment ago.
 func (l *Ledger) RefusePlain(ctx context.Context) error { return l.refusePlain(ctx) }
 
-// PlanOfRuns says how SQLite reads a list of runs.
+// Database is sqlite or postgres.
+func (l *Ledger) Database() string { return l.db.name }
+
+// PlanOfRuns says how the database reads a list of runs.
 func (l *Ledger) PlanOfRuns(ctx context.Context, s Scope, f RunFilter) (string, error) {
-	q, err := l.runsQuery(s, f)
+	q, head, err := l.runsQuery(s, f)
 	if err != nil {
 		return "", err
 	}
-	rows, err := l.db.rows(ctx, `EXPLAIN QUERY PLAN `+q.text(runsHead, runsOrder, Page{}), q.args...)
-	steps, err := collect(rows, err, func(row scanner) (step string, err error) {
-		var id, parent, unused int
-		err = row.Scan(&id, &parent, &unused, &step)
-		return step, err
-	})
+	explain, read := `EXPLAIN `, scanOne[string]
+	if l.Database() == "sqlite" {
+		explain, read = `EXPLAIN QUERY PLAN `, func(row scanner) (step string, err error) {
+			var id, parent, unused int
+			err = row.Scan(&id, &parent, &unused, &step)
+			return step, err
+		}
+	}
+	rows, err := l.db.rows(ctx, explain+q.text(head, runsOrder, Page{}), q.args...)
+	steps, err := collect(rows, err, read)
 	return strings.Join(steps, "\n"), err
 }
 

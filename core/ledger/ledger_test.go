@@ -109,6 +109,7 @@ var conformance = []struct {
 	{"record refuses", testRecordRefuses},
 	{"like the model", testLikeTheModel},
 	{"lists page through everything", testRunList},
+	{"runs with an outcome are read alone", testRunsByOutcome},
 	{"jobs of a run", testJobList},
 	{"host history", testHostHistory},
 	{"last jobs", testLastJobs},

@@ -25,10 +25,11 @@ func postgresDialect() *dialect {
 		list:      func(values []string) any { return values },
 		anyIndex:  "= ANY(%s::text[]::bigint[])",
 		each:      "(SELECT unnest(%s::text[]) AS host) u",
+		had:       "had_%s",
 		lock:      "SELECT pg_advisory_xact_lock(8315161320)", // any number that other programs do not use
 		snapshot:  "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 		columns: `SELECT c.relname::text, a.attname::text, format_type(a.atttypid, NULL), coalesce(array_position(i.indkey::int2[], a.attnum), -1) + 1, CASE WHEN a.attidentity = '' THEN 0 ELSE 1 END
-			FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+			FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
 			WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace AND c.relname <> 'migrations' ORDER BY c.relname COLLATE "C", a.attnum`,
 		lastSerial: lastPostgres,
 		setSerial:  setPostgres,

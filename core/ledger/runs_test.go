@@ -425,3 +425,46 @@ func TestRunsInAPhaseAreReadAlone(t *testing.T) {
 		}
 	}
 }
+
+// A list of runs with an outcome reads those alone, also for one tenant among many runs of others.
+// Control: without an outcome the runs are read as they were created.
+func testRunsByOutcome(t *testing.T, b *backend) {
+	l := b.open(t)
+	accept(t, l, newRun("r1", "a", 1))
+	record(t, l, "r1", ledger.Outcome{Outcome: core.Lost, Attempt: 1})
+	if err := l.Raw(t.Context(), `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, request, total, recorded, unchanged)
+		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+		SELECT 'x' || i, CASE WHEN i % 3 = 0 THEN 'b' ELSE 'a' END, 'patch', '', 'alice', i, i, 5, 'finished', '', 1, 1, 1 FROM n`); err != nil {
+		t.Fatal(err)
+	}
+	if l.Database() == "postgres" { // elsewhere it does so automatically; SQLite never does
+		if err := l.Raw(t.Context(), `ANALYZE runs`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := func(s ledger.Scope, f ledger.RunFilter) string {
+		t.Helper()
+		text, err := l.PlanOfRuns(t.Context(), s, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	for _, s := range []ledger.Scope{ledger.AllTenants(), ledger.Tenants("a"), ledger.Tenants("a", "b")} {
+		for _, o := range core.Outcomes() {
+			if o == core.Unchanged && l.Database() == "postgres" {
+				continue // nearly all runs have it: any index will do
+			}
+			if got, want := plan(s, ledger.RunFilter{Outcome: o}), "runs_"+string(o); !strings.Contains(got, want) || strings.Contains(got, "TEMP B-TREE") {
+				t.Errorf("plan of runs with the outcome %s: %s, expected the index %s", o, got, want)
+			}
+		}
+		got, _, err := l.Runs(t.Context(), s, ledger.RunFilter{Outcome: core.Lost}, ledger.Page{})
+		if err != nil || len(got) != 1 || got[0].ID != "r1" {
+			t.Errorf("runs with a lost job: %v, %v, expected r1", names(got), err)
+		}
+	}
+	if got := plan(ledger.AllTenants(), ledger.RunFilter{}); !strings.Contains(got, "runs_created") {
+		t.Errorf("plan of all runs: %s, expected the index runs_created", got)
+	}
+}

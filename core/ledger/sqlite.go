@@ -33,6 +33,8 @@ func sqliteDialect() *dialect {
 		byOutcome: " INDEXED BY jobs_outcome",
 		byOpen:    " INDEXED BY runs_open",
 		byEnded:   " INDEXED BY runs_ended",
+		byHad:     " INDEXED BY runs_",
+		had:       "%s > 0",
 		prepare:   true,
 		turns:     true,
 		snapshot:  "BEGIN DEFERRED",

@@ -26,8 +26,8 @@ func TestAFormOutlivesItsSession(t *testing.T) {
 	}
 	send := func() (int, string) {
 		t.Helper()
-		_, _, text := visitor{t, web, browser}.post("/runs/r1/pause?x="+url.QueryEscape(hostile), url.Values{"reason": {"deploy " + hostile}, "key": {"k1"}})
-		resp, err := browser.PostForm(web.URL+"/runs/r1/pause", url.Values{"reason": {"deploy"}})
+		_, _, text := visitor{t, web, browser, "acme"}.post("/runs/r1/pause?x="+url.QueryEscape(hostile), url.Values{"reason": {"deploy " + hostile}, "key": {"k1"}})
+		resp, err := browser.PostForm(web.URL+"/runs/r1/pause", asAnn("acme", url.Values{"reason": {"deploy"}}))
 		if err != nil {
 			t.Fatal(err)
 		}

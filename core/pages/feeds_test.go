@@ -51,7 +51,7 @@ func TestCalendarFeedsRefuseForeignForms(t *testing.T) {
 	v := visits(t, o)
 	for _, path := range []string{"/calendar/feeds", "/calendar/feeds/f%2F1/revoke"} {
 		for origin, want := range map[string]int{"https://evil.example": http.StatusForbidden, v.web.URL: http.StatusOK} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, v.web.URL+path, strings.NewReader("name=x"))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, v.web.URL+path, strings.NewReader(asAnn(o.tenant, url.Values{"name": {"x"}}).Encode()))
 			if err != nil {
 				t.Fatal(err)
 			}

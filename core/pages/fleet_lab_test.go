@@ -16,17 +16,22 @@ import (
 )
 
 // changesOfTheMap puts updates on the map, as each second brings one: other outcomes of all hosts
-// of three blocks. It returns the longest tasks.
+// of three blocks, which are a group. It returns the longest tasks.
 const changesOfTheMap = `(async (updates) => {
   const long = [];
   new PerformanceObserver((l) => long.push(...l.getEntries().map((e) => Math.round(e.duration)))).observe({type: "longtask"});
   const blocks = [...document.querySelectorAll("[id^=block-]")].map((b) => b.outerHTML);
   const legend = document.getElementById("legend").outerHTML;
+  const failed = () => document.querySelectorAll("[id^=block-] .m-failed").length;
+  let before = failed();
   for (let i = 0; i < updates; i++) {
-    const some = [0, 1, 2].map((k) => blocks[(3 * i + k) % blocks.length].replaceAll("m-changed", i % 2 ? "m-failed" : "m-changed"));
+    const outcome = Math.floor(3 * i / blocks.length) % 2 ? "m-changed" : "m-failed";
+    const some = [0, 1, 2].map((k) => blocks[(3 * i + k) % blocks.length].replace(/m-(changed|failed)/g, outcome));
     const now = legend.replace(/\d+ changed/, (2000 + i) + " changed");
     window.source.dispatchEvent(new MessageEvent("0:parts", {data: [...some, now].map((part) => part + "<!--part-->").join(""), lastEventId: "s"}));
     while (!document.getElementById("legend").textContent.includes((2000 + i) + " changed")) await new Promise((done) => setTimeout(done));
+    if (Math.abs(failed() - before) !== 500) throw new Error("update " + i + " changed " + (failed() - before) + " squares");
+    before = failed();
   }
   return long;
 })(UPDATES)`

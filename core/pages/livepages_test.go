@@ -39,7 +39,7 @@ func TestMorePagesChangeWhileTheyAreOpen(t *testing.T) {
 			logIn(t, web, &browser, "ann", "/settings")
 			seen := func() string {
 				t.Helper()
-				status, text := visitor{t, web, &browser}.get(path)
+				status, text := visitor{t, web, &browser, "acme"}.get(path)
 				if status != http.StatusOK {
 					t.Fatalf("%d: %s", status, text)
 				}

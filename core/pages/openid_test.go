@@ -82,7 +82,7 @@ func TestOpenIDLogin(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || resp.Request.URL.Path != "/hosts/web1" {
 		t.Fatalf("%d at %s: %s", resp.StatusCode, resp.Request.URL, text)
 	}
-	out, err := browser.PostForm(web.URL+"/logout", nil)
+	out, err := browser.PostForm(web.URL+"/logout", asAnn("acme", nil))
 	if err != nil {
 		t.Fatal(err)
 	}

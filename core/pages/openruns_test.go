@@ -48,7 +48,7 @@ func lists(t *testing.T, answers map[string]any, runs ...api.Run) visitor {
 	answers["GET /v1/shares"] = map[string]any{"items": []api.Share{}}
 	web, browser := site(t, &runLists{&operations{tenant: "acme", roles: []string{"operator"}, answers: answers}, runs})
 	logIn(t, web, browser, "good", "/schedules")
-	return visitor{t, web, browser}
+	return visitor{t, web, browser, "acme"}
 }
 
 // The page of a run that was stopped or cancelled changes until its last host ends, and shows what

@@ -3,6 +3,7 @@ package pages
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -93,18 +94,31 @@ func (o *operations) changes() (all []operation) {
 	return all
 }
 
-// visitor is a browser of somebody who is logged in.
+// visitor is a browser of ann, who is logged in.
 type visitor struct {
 	t       *testing.T
 	web     *httptest.Server
 	browser *http.Client
+	tenant  string
+}
+
+// asAnn is a form as a page makes it for ann of a tenant, unless it names another person.
+func asAnn(tenant string, form url.Values) url.Values {
+	form = maps.Clone(form)
+	if form == nil {
+		form = url.Values{}
+	}
+	if !form.Has(fieldAs) {
+		form.Set(fieldAs, who{Name: "ann", Tenant: tenant}.Mark())
+	}
+	return form
 }
 
 func visits(t *testing.T, o *operations) visitor {
 	t.Helper()
 	web, browser := site(t, o)
 	logIn(t, web, browser, "good", "/schedules")
-	return visitor{t, web, browser}
+	return visitor{t, web, browser, o.tenant}
 }
 
 func (v visitor) get(path string) (int, string) {
@@ -113,10 +127,11 @@ func (v visitor) get(path string) (int, string) {
 	return resp.StatusCode, text
 }
 
-// post sends a form, and returns the page that it leads to.
+// post sends a form, and returns the page that it leads to. The form is ann's of v.tenant, unless
+// it names another person.
 func (v visitor) post(path string, form url.Values) (status int, at, text string) {
 	v.t.Helper()
-	resp, err := v.browser.PostForm(v.web.URL+path, form)
+	resp, err := v.browser.PostForm(v.web.URL+path, asAnn(v.tenant, form))
 	if err != nil {
 		v.t.Fatal(err)
 	}

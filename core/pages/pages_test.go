@@ -205,7 +205,7 @@ func TestLogin(t *testing.T) {
 	if strings.Contains(set, "good") || strings.Contains(text, "good") {
 		t.Error("the token is in the clear")
 	}
-	if resp, err := browser.PostForm(web.URL+"/logout", nil); err != nil {
+	if resp, err := browser.PostForm(web.URL+"/logout", asAnn("acme", nil)); err != nil {
 		t.Fatal(err)
 	} else {
 		_ = resp.Body.Close()
@@ -258,7 +258,7 @@ func TestActions(t *testing.T) {
 		t.Errorf("the buttons of an operator: %s", text)
 	}
 	post := func(origin string) int {
-		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL+"/runs/r1/pause", strings.NewReader("reason=deploy"))
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL+"/runs/r1/pause", strings.NewReader(asAnn("acme", url.Values{"reason": {"deploy"}}).Encode()))
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		req.Header.Set("Origin", origin)
 		resp, err := browser.Do(req)

@@ -48,7 +48,7 @@ func TestEveryPageIsWhatItsSessionMaySee(t *testing.T) {
 		}
 		o.ServeHTTP(w, r)
 	}))
-	v := visitor{t, web, browser}
+	v := visitor{t, web, browser, o.tenant}
 	open := map[string]bool{"/login": true, "/logout": true}
 	all := routes(t)
 	visit := func(method, path string) (status int, at string) {

@@ -24,7 +24,7 @@ func TestThePageOfRuns(t *testing.T) {
 		l.ServeHTTP(w, r)
 	}))
 	logIn(t, web, browser, "good", "/schedules")
-	v := visitor{t, web, browser}
+	v := visitor{t, web, browser, "acme"}
 	_, text := v.get("/runs")
 	has(t, "an empty list", text, `<a href="/runs">Runs</a>`, "There is no run.", "Launch a playbook")
 	for i := range listed + 1 {

@@ -158,7 +158,7 @@ func TestServiceActions(t *testing.T) {
 		"/queue/workers/w1/cordon": "POST /v1/workers/w1/cordon", "/queue/workers/w1/drain": "POST /v1/workers/w1/drain", "/queue/workers/w2/uncordon": "POST /v1/workers/w2/uncordon",
 		"/notifications/n1/retry": "POST /v1/notifications/n1/retry", "/tokens/t2/revoke": "DELETE /v1/tokens/t2", "/queue/workers/w1/explode": "",
 	} {
-		resp, err := browser.PostForm(web.URL+path, url.Values{"reason": {"kernel"}})
+		resp, err := browser.PostForm(web.URL+path, asAnn("*", url.Values{"reason": {"kernel"}}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,8 @@ func (w who) Mark() string {
 	return seenOf(w.Tenant + "\x00" + w.Name)
 }
 
-// others reports whether a page with a mark is another person's. Without a mark it is anybody's.
+// others reports whether a stream with a mark is of a page of another person. Without a mark it is
+// anybody's.
 func (w who) others(mark string) bool { return mark != "" && mark != w.Mark() }
 
 // fieldAs is the field of a form for the mark of the person for whom the form was made. Templates
@@ -67,16 +68,22 @@ func marked(html, mark string) string {
 	return strings.ReplaceAll(html, unmarked, strings.TrimSuffix(unmarked, ">")+` value="`+mark+`">`)
 }
 
-// own reads a form, and reports whether it is the person's. If the browser logged in as another
-// person after the form was made, own shows a page about that.
+// refusedForm is a form that was not made for the person.
+type refusedForm struct {
+	Page   string // that it is on
+	Marked bool   // it was made for another person
+}
+
+// own reads a form, and reports whether it was made for the person. If the browser logged in as
+// another person after that, or no page made the form, own shows a page about it.
 func (p *Pages) own(w http.ResponseWriter, r *http.Request, v visit) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		p.show(w, http.StatusBadRequest, "problem", v, "Nothing was done", "the form cannot be read: "+err.Error())
 		return false
 	}
-	if v.who.others(r.PostForm.Get(fieldAs)) {
-		p.show(w, http.StatusConflict, "other", v, "Nothing was done", p.pageOf(r))
+	if mark := r.PostForm.Get(fieldAs); mark != v.who.Mark() {
+		p.show(w, http.StatusConflict, "other", v, "Nothing was done", refusedForm{p.pageOf(r), mark != ""})
 		return false
 	}
 	return true

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -53,7 +54,7 @@ func RunDocument(t *api.Timeline, title string) string {
 	if t.OfWave != nil {
 		t = zoomed(t)
 		d.t, d.y = t, runTop+8
-		legend = [][2]string{{"wave", "host that succeeded"}, {"bad", "host that did not succeed"}, {"ahead", "expected, to P90"}}
+		legend = [][2]string{{"wave", "host that succeeded"}, {"bad", "host that did not succeed"}, {"open", "at work since"}, {"ahead", "expected, to P90"}}
 		title += fmt.Sprintf(", wave %d", t.OfWave.Wave)
 	}
 	d.from, d.span = t.From, max(t.To.Sub(t.From), time.Second)
@@ -211,6 +212,9 @@ func zoomed(t *api.Timeline) *api.Timeline {
 			near.From = h.From
 		}
 		near.To = later(near.To, later(h.To, h.Late))
+		if h.State == core.Leased {
+			near.To = later(near.To, t.Now)
+		}
 	}
 	if near.From.IsZero() { // none has a time
 		near.From, near.To = t.From, t.To
@@ -228,6 +232,14 @@ func (d *runPicture) hosts() {
 		}
 		says := fmt.Sprintf("%s: %s, %s to %s", h.Host, word, utc(h.From), utc(h.To))
 		switch {
+		case h.State == core.Leased && h.Outcome == "":
+			says = fmt.Sprintf("%s: at work since %s", h.Host, utc(h.From))
+			if !h.To.IsZero() {
+				says += ", expected to " + utc(h.To) + " (P50), " + utc(h.Late) + " (P90)"
+				d.bar(class, h.From, later(h.To, h.Late), top, says)
+			}
+			d.bar("open", h.From, d.t.Now, top, says)
+			continue
 		case h.Outcome == "":
 			says += " (P50), " + utc(h.Late) + " (P90)"
 		case h.Outcome.Good():

@@ -97,6 +97,7 @@ func TestWaveDocument(t *testing.T) {
 	line := timeline()
 	at := line.From
 	line.OfWave = &api.WaveHosts{Wave: 2, Left: 7, Hosts: []api.TimelineHost{
+		{Host: "unforeseen", State: core.Leased, From: at.Add(25 * time.Minute)},
 		{Host: "slow", State: core.Leased, From: at.Add(30 * time.Minute), To: at.Add(50 * time.Minute), Late: at.Add(time.Hour)},
 		{Host: `web <"&`, Outcome: core.Failed, From: at.Add(12 * time.Minute), To: at.Add(20 * time.Minute)},
 		{Host: "db-with-a-name-that-is-long", Outcome: core.Unreachable, From: at.Add(12 * time.Minute), To: at.Add(13 * time.Minute)},
@@ -104,12 +105,12 @@ func TestWaveDocument(t *testing.T) {
 	}}
 	document := RunDocument(line, "patch")
 	got := shapes(t, document)
-	for class, want := range map[string]int{"wave": 2, "bad": 3, "ahead": 2, "open": 0, "band": 0, "done": 0, "now": 1} { // with the legend
+	for class, want := range map[string]int{"wave": 2, "bad": 3, "ahead": 2, "open": 3, "band": 0, "done": 0, "now": 1} { // with the legend
 		if got[class] != want {
 			t.Errorf("%d of %s, expected %d", got[class], class, want)
 		}
 	}
-	for _, part := range []string{"patch, wave 2", "5 hosts of wave 2, those without an outcome first (1)", "slow: leased", "web &lt;&#34;&amp;: failed", "db-with-a-nam…: unreachable", "never: cancelled", "7 more hosts", "22:50 UTC (P50)", "23:00 UTC (P90)"} {
+	for _, part := range []string{"patch, wave 2", "6 hosts of wave 2, those without an outcome first (2)", "slow: leased", "slow: at work since 2026-12-05 22:30 UTC, expected to 2026-12-05 22:50 UTC (P50)", "unforeseen: at work since 2026-12-05 22:25 UTC</title>", "at work since</text>", "web &lt;&#34;&amp;: failed", "db-with-a-nam…: unreachable", "never: cancelled", "7 more hosts", "22:50 UTC (P50)", "23:00 UTC (P90)"} {
 		if !strings.Contains(document, part) {
 			t.Errorf("no %q in %s", part, document)
 		}

@@ -28,7 +28,7 @@ func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[
 	asking, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
 	why := s.whyPending(asking, s.standing(asking, by.scope, &run, in.id()))
-	e.State, e.Reason, e.ReasonCode, e.Until = why.State, why.Reason, why.ReasonCode, why.Until
+	e.State, e.Reason, e.ReasonCode, e.Since, e.Until = why.State, why.Reason, why.ReasonCode, why.Since, why.Until
 	s.explain(ctx, &run, &e)
 	return &body[api.Explanation]{e}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -96,6 +97,9 @@ func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, j
 				if j := &jobs[i]; j.Outcome == "" {
 					why := s.standing(ctx, scope, &run, core.JobID{Run: j.Run, Index: j.Index})
 					j.State, j.Reason, j.ReasonCode, j.MayHaveBegun = why.State, why.Reason, why.ReasonCode, j.Index < run.Uncertain
+					if !why.Since.IsZero() {
+						j.Started, j.Ended = why.Since, time.Time{} // not those of a life before
+					}
 				}
 			}
 		})
@@ -127,7 +131,7 @@ func (s *Server) standing(ctx context.Context, scope ledger.Scope, run *ledger.R
 	case err != nil:
 		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer", ReasonCode: core.QueueAway}
 	}
-	return api.Explanation{State: why.State, Reason: why.Reason.Text() + s.holder(ctx, scope, why.Holder), ReasonCode: why.Reason.Code(), Until: why.Until}
+	return api.Explanation{State: why.State, Reason: why.Reason.Text() + s.holder(ctx, scope, why.Holder), ReasonCode: why.Reason.Code(), Since: why.Since, Until: why.Until}
 }
 
 // whyWaits returns where a job is by the queue, with the reason of a suspended one.

@@ -61,6 +61,7 @@ func TestJobsWithoutAnOutcomeAreListed(t *testing.T) {
 	var leased []queue.Lease
 	session, err := b.queue.Open(t.Context(), "w")
 	must(t, err)
+	before := time.Now()
 	until(t, "a job is leased", func() bool {
 		r, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Want: 3})
 		must(t, err)
@@ -68,6 +69,14 @@ func TestJobsWithoutAnOutcomeAreListed(t *testing.T) {
 		return len(leased) > 0
 	})
 	check("one runs", "all", "0 leased", "1 pending", "2 pending")
+	for index, atWork := range []bool{true, false} {
+		of := fmt.Sprintf("/v1/runs/%s/jobs/%d", run.ID, index)
+		job, e := want[api.Job](t, b.ask(viewer, "GET", of, nil), http.StatusOK), want[api.Explanation](t, b.ask(viewer, "GET", of+"/explain", nil), http.StatusOK)
+		host := want[api.Timeline](t, b.ask(viewer, "GET", fmt.Sprintf("/v1/runs/%s/timeline?wave=%d", run.ID, index+1), nil), http.StatusOK).OfWave.Hosts[0]
+		if atWork && (job.Started.Before(before) || !e.Since.Equal(job.Started) || !host.From.Equal(job.Started)) || !atWork && !(job.Started.IsZero() && e.Since.IsZero()) {
+			t.Errorf("job %d started %v, explained since %v, drawn from %v: expected the begin of its lease after %v", index, job.Started, e.Since, host.From, before)
+		}
+	}
 	detail := ledger.Batch{Run: run.ID, Outcomes: []ledger.Outcome{{Index: 0, Outcome: core.Changed, Attempt: 1, Started: time.Now()}}}
 	_, err = b.ledger.Record(t.Context(), detail)
 	must(t, err)

@@ -60,7 +60,7 @@ func (s *Server) showTimeline(ctx context.Context, by caller, in *struct {
 }
 
 // hostsOfWave lists the hosts of a wave. Without an estimate, hosts without an outcome have no
-// times.
+// times but the start of those at work.
 func (s *Server) hostsOfWave(ctx context.Context, by caller, t *api.Timeline, sheet *sheet, e *estimate, wave int) (*api.WaveHosts, error) {
 	if wave > len(t.Waves) {
 		return nil, fmt.Errorf("run %s has waves 1 to %d, and no wave %d: %w", t.Run, len(t.Waves), wave, core.ErrNotFound)
@@ -93,6 +93,9 @@ func (s *Server) hostsOfWave(ctx context.Context, by caller, t *api.Timeline, sh
 	err := s.addStates(ctx, by.scope, t.Run, jobs)
 	for i := range jobs {
 		shown[i].State = jobs[i].State
+		if at := jobs[i].Started; !at.IsZero() { // it is at work: the estimate does not know since when
+			shown[i].From = at.UTC()
+		}
 	}
 	rank := func(h api.TimelineHost) int { // those at work first
 		switch {

@@ -75,7 +75,7 @@ func (b *browser) leave() {
 // posts sends a form as the page's own scripts and forms can, and returns the status.
 func (b *browser) posts(path, form string) int {
 	b.t.Helper()
-	status, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](fmt.Sprintf("fetch(%q, {method: 'POST', body: new URLSearchParams(%q)}).then(r => r.status)", path, form), chromedp.EvalAwaitPromise))
+	status, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](fmt.Sprintf("fetch(%q, {method: 'POST', body: new URLSearchParams(%q + '&as=' + document.documentElement.dataset.as)}).then(r => r.status)", path, form), chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.t.Fatalf("POST %s: %v", path, err)
 	}

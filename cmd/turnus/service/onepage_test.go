@@ -71,8 +71,9 @@ func TestServePages(t *testing.T) {
 	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/settings" || len(resp.Cookies()) != 1 {
 		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 	}
-	session := func(method, path string) (int, string) {
-		req, _ := http.NewRequestWithContext(t.Context(), method, "http://"+at.Host+path, nil)
+	session := func(method, path string, form url.Values) (int, string) {
+		req, _ := http.NewRequestWithContext(t.Context(), method, "http://"+at.Host+path, strings.NewReader(form.Encode()))
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		req.AddCookie(resp.Cookies()[0])
 		resp, err := browser.Do(req)
 		if err != nil {
@@ -82,13 +83,15 @@ func TestServePages(t *testing.T) {
 		text, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, string(text)
 	}
-	if status, text := session("GET", "/settings"); status != http.StatusOK || !strings.Contains(text, "ann") {
-		t.Errorf("%d: %s", status, text)
+	status, text := session("GET", "/settings", nil)
+	mark := markedFor.FindStringSubmatch(text)
+	if status != http.StatusOK || !strings.Contains(text, "ann") || mark == nil {
+		t.Fatalf("%d: %s", status, text)
 	}
-	if status, _ := session("GET", "/tokens"); status != http.StatusForbidden {
+	if status, _ := session("GET", "/tokens", nil); status != http.StatusForbidden {
 		t.Errorf("tokens are for admins: %d", status)
 	}
-	if status, text := session("POST", "/runs/r1/cancel"); status != http.StatusForbidden {
+	if status, text := session("POST", "/runs/r1/cancel", url.Values{"as": mark[1:]}); status != http.StatusForbidden {
 		t.Errorf("a change: %d %s", status, text)
 	}
 }

@@ -1,13 +1,16 @@
 package service
 
 import (
+	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -87,9 +90,34 @@ func (s *site) token(name, tenant, role string) (secret, id string) {
 	return secret, made.ID
 }
 
-// ask sends a request with the cookies, to one of the servers. It follows no redirect.
+// ask sends a request with the cookies, to one of the servers. A form is of the person whose
+// session it is. It follows no redirect.
 func (s *site) ask(at int, method, path string, form url.Values, cookies ...*http.Cookie) *http.Response {
 	s.t.Helper()
+	resp := s.send(at, method, path, form, cookies)
+	_ = resp.Body.Close()
+	return resp
+}
+
+// markedFor finds for whom a page was made.
+var markedFor = regexp.MustCompile(`data-as="([^"]*)"`)
+
+func (s *site) send(at int, method, path string, form url.Values, cookies []*http.Cookie) *http.Response {
+	s.t.Helper()
+	if method == http.MethodPost && path != "/login" {
+		page := s.send(at, http.MethodGet, "/settings", nil, cookies)
+		text, err := io.ReadAll(page.Body)
+		_ = page.Body.Close()
+		mark := markedFor.FindSubmatch(text)
+		if err != nil || mark == nil {
+			s.t.Fatalf("the settings do not say for whom they are: %d, %v", page.StatusCode, err)
+		}
+		form = maps.Clone(form)
+		if form == nil {
+			form = url.Values{}
+		}
+		form.Set("as", string(mark[1]))
+	}
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.web[at].URL+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		s.t.Fatal(err)
@@ -102,7 +130,6 @@ func (s *site) ask(at int, method, path string, form url.Values, cookies ...*htt
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_ = resp.Body.Close()
 	return resp
 }
 

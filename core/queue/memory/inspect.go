@@ -206,6 +206,9 @@ func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, 
 	if j := r.jobs[id.Index]; j != nil {
 		ex.State, ex.Event = j.state, j.event
 		ex.Reason, ex.Until, ex.Holder = q.explainJob(j, now)
+		if j.state == core.Leased {
+			ex.Since = j.leasedAt
+		}
 		return ex, nil
 	}
 	if sp, later, ok := r.spanOf(id.Index); ok {

@@ -102,6 +102,9 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 		return ex, nil
 	case core.Blocked:
 		ex.Holder = b
+	case core.Leased:
+		since, _ := strconv.ParseInt(c, 10, 64)
+		ex.Since = micro(since)
 	}
 	ex.Reason = explain(ex, a, b, c)
 	return ex, nil

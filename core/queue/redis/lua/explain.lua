@@ -12,7 +12,7 @@ if idx < 0 or idx >= f.total then return { 'RANGE', f.total } end
 
 for _, sid in ipairs(call('ZRANGE', kSessions, 0, -1)) do
   local l = leaseof(call('HGET', pSession .. sid .. xLeases, f.pre .. idx))
-  if l then return { 'leased', call('HGET', kNodes, sid) or '?', age - l.since, 0, wall - age + tonumber(call('ZSCORE', kSessions, sid)) } end
+  if l then return { 'leased', call('HGET', kNodes, sid) or '?', age - l.since, wall - age + l.since, wall - age + tonumber(call('ZSCORE', kSessions, sid)) } end
 end
 local v = call('HGET', f.k .. xBlocked, idx)
 if v then
