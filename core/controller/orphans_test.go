@@ -203,3 +203,43 @@ func TestJobsThatRanAgainUnwatchedAreReported(t *testing.T) {
 		})
 	}
 }
+
+// A server dies when the ledger has taken a run out of a queue that came back older, and before
+// that queue has dropped it. The next server does so again: no recorded job runs a second time.
+func TestServerDiesBeforeAnOlderQueueDropsTheRun(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", l.queue())
+		one := l.launch(spec{id: "r1", hosts: 4})
+		l.put(c, one)
+		node := l.node(l.queue(), 1)
+		l.until("two jobs are recorded", func() bool { return l.run("r1").Recorded == 2 })
+		stop()
+		node()
+		recorded := l.outcomes("r1")
+		l.older(one)
+		dies := make(chan struct{})
+		_, stop = l.server("s2", &hooked{Backend: l.queue(), drop: func(ctx context.Context) { close(dies); <-ctx.Done() }})
+		l.until("the run is to be dropped", func() bool {
+			select {
+			case <-dies:
+				return true
+			default:
+				return false
+			}
+		})
+		stop()
+		if s, err := l.queue().Status(l.Context(), "r1"); err != nil || s.Phase != queue.Paused || s.Ended() != 0 {
+			t.Fatalf("the queue was to have it still, paused and older: %+v, %v", s, err)
+		}
+		defer l.node(l.queue(), 1)() // it waits for jobs
+		_, stop = l.server("s3", l.queue())
+		defer stop()
+		l.complete("r1")
+		for i := range recorded {
+			if n := l.ran[core.JobID{Run: "r1", Index: i}]; n != 1 {
+				t.Errorf("job %d is recorded, and ran %d times", i, n)
+			}
+		}
+		l.sound()
+	})
+}

@@ -29,6 +29,14 @@ type hooked struct {
 	doubt  func() queue.Doubt
 	trust  func() // is called behind the queue's own, as is hold
 	hold   func()
+	drop   func(ctx context.Context) // is called before the queue's own
+}
+
+func (h *hooked) Drop(ctx context.Context, run string, recorded int) (bool, error) {
+	if h.drop != nil {
+		h.drop(ctx)
+	}
+	return h.Backend.Drop(ctx, run, recorded)
 }
 
 func (h *hooked) Doubt(ctx context.Context) (queue.Doubt, error) {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -180,61 +182,137 @@ func TestRepliesThatAreLost(t *testing.T) {
 
 func TestEveryJobHasExactlyOneRecordUnderFaults(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		seed := rapid.Uint64().Draw(rt, "seed")
-		p := rapid.Float64Range(0, 0.5).Draw(rt, "fault rate")
-		jobs := rapid.IntRange(1, 30).Draw(rt, "jobs")
-		nodes := rapid.IntRange(1, 3).Draw(rt, "nodes")
-		crashes := rapid.Bool().Draw(rt, "plugins crash")
+		f := faults{
+			seed: rapid.Uint64().Draw(rt, "seed"), rate: rapid.Float64Range(0, 0.5).Draw(rt, "fault rate"),
+			jobs: rapid.IntRange(1, 30).Draw(rt, "jobs"), nodes: rapid.IntRange(1, 3).Draw(rt, "nodes"), crashes: rapid.Bool().Draw(rt, "plugins crash"),
+		}
 		inLab(t, func(l *lab) {
-			r := rand.New(rand.NewPCG(seed, 1))
-			var calls atomic.Uint64
-			l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
-				x := rand.New(rand.NewPCG(seed, calls.Add(1)))
-				select {
-				case <-ctx.Done():
-					return host.Outcome{Cancelled: true}, nil
-				case <-time.After(time.Duration(x.Int64N(int64(3 * time.Second)))):
-				}
-				switch k := x.IntN(8); {
-				case k == 0:
-					return host.Outcome{Failed: true, Reason: "bad luck"}, nil
-				case k == 1:
-					return host.Outcome{Suspended: true, ResumeAfter: time.Minute, State: &host.State{}}, nil
-				case k == 2 && crashes:
-					return host.Outcome{}, core.ErrPluginFailed
-				}
-				return host.Outcome{Changed: true}, nil
-			}
-			la := l.submit("r", jobs, `
-steps:
-  - {name: a, uses: file, with: {path: /x}, retry: {attempts: 3, interval: 2s, jitter: 20%}}
-  - {name: b, uses: file, with: {path: /x}}
-`)
-			var all []*node
-			var wrapped []*flaky
-			for i := range nodes {
-				f := &flaky{Worker: l.q}
-				f.set(sometimes(rand.New(rand.NewPCG(seed, r.Uint64())), p))
-				c := l.config()
-				c.Queue, c.Name = f, fmt.Sprintf("node-%d", i)
-				wrapped = append(wrapped, f)
-				all = append(all, l.start(c))
-			}
-			pass(2 * time.Minute)
-			for _, f := range wrapped {
-				f.set(nil)
-			}
-			res := l.results(la)
-			for _, n := range all {
-				n.drain()
-			}
+			la, res := f.play(l, 7*24*time.Hour, sound)
 			l.exactlyOnce(la, res)
 			if findings, _ := l.q.Check(l.t.Context(), false); len(findings) != 0 {
 				rt.Fatalf("queue: %+v", findings)
 			}
 			if t.Failed() {
-				rt.Fatalf("seed %d", seed)
+				rt.Fatalf("seed %d", f.seed)
 			}
 		})
 	})
+}
+
+// The negative control: jobs have no outcome if a node never asks which leases came with an answer
+// that was lost, and no reason if it does not report one.
+func TestAJobWithoutItsOutcomeIsNoticed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		without func(queue.Worker) queue.Worker
+		shows   string
+	}{
+		"leases whose answer was lost": {func(q queue.Worker) queue.Worker { return &unasked{Worker: q, known: map[uint64]bool{}} }, "has 0 results"},
+		"the reasons of outcomes":      {func(q queue.Worker) queue.Worker { return wordless{q} }, "without a reason"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var problems string
+			for seed := uint64(1); seed <= 20 && !strings.Contains(problems, tc.shows); seed++ {
+				inLab(t, func(l *lab) {
+					f := faults{seed: seed, rate: 0.3, jobs: 30, nodes: 2, crashes: true}
+					problems = strings.Join(onceProblems(f.play(l, time.Hour, tc.without)), "\n")
+				})
+			}
+			if !strings.Contains(problems, tc.shows) {
+				t.Errorf("problems %q, expected %q", problems, tc.shows)
+			}
+		})
+	}
+}
+
+// unasked is a queue as a node sees it that reconciles nothing: Adopt lists only leases that came
+// with an answer.
+type unasked struct {
+	queue.Worker
+	mu    sync.Mutex
+	known map[uint64]bool
+}
+
+func (u *unasked) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
+	res, err := u.Worker.Turn(ctx, t)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, l := range res.Leases {
+		u.known[l.Token] = true
+	}
+	return res, err
+}
+
+func (u *unasked) Adopt(ctx context.Context, s string) ([]queue.Lease, error) {
+	leases, err := u.Worker.Adopt(ctx, s)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.DeleteFunc(leases, func(l queue.Lease) bool { return !u.known[l.Token] }), err
+}
+
+// wordless is a queue as a node fills it that reports outcomes alone.
+type wordless struct{ queue.Worker }
+
+func (w wordless) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
+	t.Acks = slices.Clone(t.Acks)
+	for i := range t.Acks {
+		t.Acks[i].Detail = nil
+	}
+	return w.Worker.Turn(ctx, t)
+}
+
+// faults is a run on nodes whose calls of the queue fail at a rate, for two minutes.
+type faults struct {
+	seed        uint64
+	rate        float64
+	jobs, nodes int
+	crashes     bool // of plugins
+}
+
+// play returns what was recorded when the run was complete, or until patience ended. Its nodes see
+// the queue through without.
+func (f faults) play(l *lab, patience time.Duration, without func(queue.Worker) queue.Worker) (*launch.Launch, []core.Result) {
+	l.t.Helper()
+	r := rand.New(rand.NewPCG(f.seed, 1))
+	var calls atomic.Uint64
+	l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+		x := rand.New(rand.NewPCG(f.seed, calls.Add(1)))
+		select {
+		case <-ctx.Done():
+			return host.Outcome{Cancelled: true}, nil
+		case <-time.After(time.Duration(x.Int64N(int64(3 * time.Second)))):
+		}
+		switch k := x.IntN(8); {
+		case k == 0:
+			return host.Outcome{Failed: true, Reason: []string{"", "bad luck"}[x.IntN(2)]}, nil
+		case k == 1:
+			return host.Outcome{Suspended: true, ResumeAfter: time.Minute, State: &host.State{}}, nil
+		case k == 2 && f.crashes:
+			return host.Outcome{}, core.ErrPluginFailed
+		}
+		return host.Outcome{Changed: true}, nil
+	}
+	la := l.submit("r", f.jobs, `
+steps:
+  - {name: a, uses: file, with: {path: /x}, retry: {attempts: 3, interval: 2s, jitter: 20%}}
+  - {name: b, uses: file, with: {path: /x}}
+`)
+	var all []*node
+	var wrapped []*flaky
+	for i := range f.nodes {
+		q := &flaky{Worker: l.q}
+		q.set(sometimes(rand.New(rand.NewPCG(f.seed, r.Uint64())), f.rate))
+		c := l.config()
+		c.Queue, c.Name = without(q), fmt.Sprintf("node-%d", i)
+		wrapped = append(wrapped, q)
+		all = append(all, l.start(c))
+	}
+	pass(2 * time.Minute)
+	for _, q := range wrapped {
+		q.set(nil)
+	}
+	res, _ := l.resultsWithin(la, patience)
+	for _, n := range all {
+		n.drain()
+	}
+	return la, res
 }

@@ -292,7 +292,17 @@ func (l *lab) cancel() {
 // results waits until the run is complete and returns what was recorded, in order.
 func (l *lab) results(la *launch.Launch) []core.Result {
 	l.t.Helper()
-	deadline := time.Now().Add(7 * 24 * time.Hour)
+	out, status := l.resultsWithin(la, 7*24*time.Hour)
+	if !status.Complete {
+		l.t.Fatalf("run is not complete after a week: %+v", status)
+	}
+	return out
+}
+
+// resultsWithin is results of a run that may never be complete: it waits for so long.
+func (l *lab) resultsWithin(la *launch.Launch, patience time.Duration) ([]core.Result, queue.Status) {
+	l.t.Helper()
+	deadline := time.Now().Add(patience)
 	news, cursor := map[int]string{queue.Part(la.Run.ID): ""}, ""
 	var out []core.Result
 	for {
@@ -311,11 +321,8 @@ func (l *lab) results(la *launch.Launch) []core.Result {
 				la.Results(r, func(r core.Result) { out = append(out, r) })
 			}
 		}
-		if cursor = seen.Next; seen.Status.Complete {
-			return out
-		}
-		if time.Now().After(deadline) {
-			l.t.Fatalf("run is not complete after a week: %+v", seen.Status)
+		if cursor = seen.Next; seen.Status.Complete || time.Now().After(deadline) {
+			return out, seen.Status
 		}
 	}
 }
@@ -336,24 +343,39 @@ func (l *lab) one(steps string, changes ...change) core.Result {
 // exactlyOnce fails unless every job of the run has one result.
 func (l *lab) exactlyOnce(la *launch.Launch, results []core.Result) {
 	l.t.Helper()
+	for _, problem := range onceProblems(la, results) {
+		l.t.Error(problem)
+	}
+}
+
+// onceProblems returns which jobs of a run do not have one result, with a reason if it is not good.
+// That a launch finds no reason in a record is none.
+func onceProblems(la *launch.Launch, results []core.Result) (problems []string) {
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	times := make([]int, len(la.Hosts))
 	for _, r := range results {
 		times[r.Job.Index]++
 		if r.Host != la.Hosts[r.Job.Index].Name {
-			l.t.Errorf("job %d has the result of host %s", r.Job.Index, r.Host)
+			bad("job %d has the result of host %s", r.Job.Index, r.Host)
 		}
 		if !r.Outcome.Valid() {
-			l.t.Errorf("job %d: outcome %q", r.Job.Index, r.Outcome)
+			bad("job %d: outcome %q", r.Job.Index, r.Outcome)
 		}
-		if !r.Outcome.Good() && r.Reason == "" {
-			l.t.Errorf("job %d: %s without a reason", r.Job.Index, r.Outcome)
+		if !r.Outcome.Good() && (r.Reason == "" || strings.HasPrefix(r.Reason, "no reason was recorded")) {
+			bad("job %d: %s without a reason", r.Job.Index, r.Outcome)
+		}
+		for _, step := range r.Steps {
+			if !step.Outcome.Good() && step.Reason == "" {
+				bad("job %d, step %s: %s without a reason", r.Job.Index, step.Name, step.Outcome)
+			}
 		}
 	}
 	for i, n := range times {
 		if n != 1 {
-			l.t.Errorf("job %d has %d results", i, n)
+			bad("job %d has %d results", i, n)
 		}
 	}
+	return problems
 }
 
 func count(results []core.Result) map[core.Outcome]int {

@@ -44,6 +44,7 @@ type cutting struct {
 	*lab
 	dir string // of this cut: project, data and traces
 	point
+	*series  // what else it does; nil: nothing
 	receiver *receiver
 	runs     map[string]string // by key, as accepted
 	known    map[string]bool   // keys that this life was asked for
@@ -125,6 +126,9 @@ func (c *cutting) up(dies bool) (*process, *client.Client) {
 			c.env = append(c.env, "CUT_AFTER=1")
 		}
 	}
+	if c.series != nil {
+		args = append(args, c.serial(dies)...)
+	}
 	c.known = map[string]bool{}
 	p := c.start(args...)
 	c.under, c.env = nil, env
@@ -175,6 +179,11 @@ func (c *cutting) step(ask *client.Client) (ended bool, err error) {
 	c.asked = time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	if c.series != nil {
+		if done, err := c.unelect(ctx, ask); err != nil || !done {
+			return false, err
+		}
+	}
 	if !c.once {
 		if _, err := ask.Schedule(ctx, "soon"); errors.Is(err, core.ErrNotFound) {
 			_, err = ask.PutSchedule(ctx, "soon", "", api.NewSchedule{Playbook: "once", At: time.Now().Add(2 * time.Second).Truncate(time.Second)})
@@ -251,15 +260,33 @@ func copyFolder(t *testing.T, from, to string) {
 	}
 }
 
+// die runs the service until it dies or all has ended, and reports whether it died.
+func (c *cutting) die() bool {
+	c.t.Helper()
+	p, ask := c.up(true)
+	if p == nil {
+		return true
+	}
+	until(c.t, "the service to die, or all to end", func() bool {
+		ended, _ := c.step(ask)
+		return ended || !p.running()
+	})
+	died := !p.running()
+	p.kill()
+	return died
+}
+
 // cut runs the service until it dies or all has ended, starts it again, and judges what hosts saw.
 func (c *cutting) cut() {
 	c.t.Helper()
-	if p, ask := c.up(true); p != nil {
-		until(c.t, "the service to die, or all to end", func() bool {
-			ended, _ := c.step(ask)
-			return ended || !p.running()
-		})
-		p.kill()
+	if died := c.die(); c.series != nil {
+		for died && len(c.next) > 0 {
+			c.point, c.next = c.next[0], c.next[1:]
+			died = c.die()
+		}
+		if !died {
+			c.t.Errorf("%s: all has ended before that", c.point)
+		}
 	}
 	p, ask := c.up(false)
 	var last error
@@ -436,9 +463,9 @@ var recordsOutside = []string{"(*Ledger).recordGroup", "(*Ledger).KeepOnce", "(*
 // run by people, before it records what happened outside, and in its second life behind each commit
 // until it has recovered. After the next start each run ends, and hosts saw each step once or are
 // lost. Each of two handlers follows the last change, one host called the step with once, and the
-// schedule triggered once. People are notified, and what they did is done once. No list names the
-// commits, which are those that SQLite makes. A function of the ledger that makes none here fails
-// the test.
+// schedule triggered once. People are notified, and what they did is done once. No list names these
+// commits, which are those that SQLite makes. Beside them one service dies in each of its lives,
+// behind rarer commits in turn. A function of the ledger whose commit is not cut fails the test.
 func TestLabUpKilledAtEachCommit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()
@@ -450,7 +477,7 @@ func TestLabUpKilledAtEachCommit(t *testing.T) {
 	again := secondLife(t, point{again: true})
 	again.cut()
 	recovery := again.recovery()
-	for _, problem := range uncut(transactions(t), slices.Concat(functions, recovery)) {
+	for _, problem := range uncut(transactions(t), slices.Concat(functions, recovery, inTurn())) {
 		t.Error(problem)
 	}
 	var points, others []point
@@ -476,8 +503,13 @@ func TestLabUpKilledAtEachCommit(t *testing.T) {
 	}
 	close(cuts)
 	began := time.Now()
+	t.Run("in turn", func(t *testing.T) {
+		t.Parallel()
+		l.inTurn(t).cut()
+	})
 	t.Cleanup(func() {
-		t.Logf("%d of %d cuts at %d commits of %v, and while it recovers of %v, in %v", len(points)+len(recovery), len(points)+len(recovery)+len(others), len(commits), functions, recovery, time.Since(began).Round(time.Second))
+		made := len(points) + len(inTurn()) + len(recovery)
+		t.Logf("%d of %d cuts at %d commits of %v, and while it recovers of %v, in %v", made, made+len(others), len(commits), functions, recovery, time.Since(began).Round(time.Second))
 	})
 	for worker := range 4 { // a cut waits most of the time: for starts, and for the second of its schedule
 		t.Run("cuts", func(t *testing.T) {

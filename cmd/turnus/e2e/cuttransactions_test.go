@@ -14,30 +14,20 @@ import (
 	"testing"
 )
 
-// otherwiseMade are the functions of the ledger whose transactions the runs and the schedule of
-// TestLabUpKilledAtEachCommit do not make, and what makes them.
+// otherwiseMade are the functions of the ledger whose transactions TestLabUpKilledAtEachCommit does
+// not cut, and why none of its services makes them.
 var otherwiseMade = map[string]string{
-	"(*Ledger).DropHandlers":      "people, who drop pending handlers",
-	"(*Ledger).ImportHandlers":    "turnus run, with files of a former version",
-	"(*Ledger).MakeSchedulesDue":  "changes of schedules that wait for a run",
-	"(*Ledger).PostponeSchedule":  "schedules that cannot be read",
-	"(*Ledger).Prune":             "retention",
-	"(*Ledger).PruneFacts":        "retention",
-	"(*Ledger).Release":           "runs that the queue refuses",
-	"(*Ledger).ReplaceHandlers":   "turnus run",
-	"(*Ledger).Report":            "notifications",
-	"(*Ledger).RetryNotification": "notifications",
-	"(*Ledger).RevokeToken":       "people",
-	"(*Ledger).UnelectOnce":       "steps with once",
-	"(*Ledger).Unqueue":           "a queue that is lost",
-	"(*Ledger).Writable":          "doctor, and a ledger that refused a write",
-	"(*Ledger).checkRun":          "doctor",
-	"(*Ledger).mark":              "a key ring",
-	"(*Ledger).prunable":          "retention",
-	"(*Ledger).putOutput":         "large outputs",
-	"(*Ledger).reencryptColumn":   "a key ring",
-	"(*Ledger).reencryptObject":   "a key ring",
-	"(*Ledger).removeRows":        "retention",
+	"(*Ledger).ImportHandlers":   "turnus run makes it, where a former version left files of pending handlers",
+	"(*Ledger).PostponeSchedule": "a schedule whose row cannot be read, or that doctor --repair makes due: no request leads to either",
+	"(*Ledger).Prune":            "retention of runs: they are kept for a day or more",
+	"(*Ledger).Release":          "a run that the queue refuses: it takes all that up accepts",
+	"(*Ledger).ReplaceHandlers":  "turnus run makes it; a service has pending handlers from outcomes, and from runs whose queue was lost",
+	"(*Ledger).Writable":         "doctor makes it, in a process of its own, and a service whose ledger refused a write",
+	"(*Ledger).checkRun":         "doctor makes it, in a process of its own",
+	"(*Ledger).prunable":         "retention: outputs are kept for a day or more. Those over a quota go at a start, and no other start has that duty for 10 minutes",
+	"(*Ledger).reencryptColumn":  "turnus admin keys re-encrypt makes it, in a process of its own",
+	"(*Ledger).reencryptObject":  "turnus admin keys re-encrypt makes it, in a process of its own",
+	"(*Ledger).removeRows":       "retention, as prunable",
 }
 
 // transactions are the functions of the ledger that make a transaction.

@@ -1,7 +1,8 @@
 // The program cut is turnus that kills itself at the n-th commit of its ledger, given as
 // CUT_AT: before SQLite writes it, or with CUT_AFTER=1 as soon as another connection sees it.
 // With CUT_IN it is the n-th commit in this function of the ledger. For each commit it appends the
-// name of the function to CUT_COUNT. With CUT_SLOW each commit takes so long.
+// name of the function to CUT_COUNT. With CUT_SLOW each commit takes so long. With CUT_HOLD a
+// commit in this function of the ledger makes the file CUT_HELD, and waits for CUT_HELD.end.
 package main
 
 import (
@@ -37,7 +38,7 @@ func hook() {
 		panic(err)
 	}
 	slow, _ := time.ParseDuration(os.Getenv("CUT_SLOW"))
-	only := os.Getenv("CUT_IN")
+	only, hold, held := os.Getenv("CUT_IN"), os.Getenv("CUT_HOLD"), os.Getenv("CUT_HELD")
 	var commits atomic.Int64
 	sqlite.RegisterConnectionHook(func(conn sqlite.ExecQuerierContext, dsn string) error {
 		if !strings.Contains(dsn, "/ledger.db") {
@@ -47,6 +48,9 @@ func hook() {
 			in := committing()
 			_, _ = count.WriteString(in + "\n")
 			<-time.After(slow)
+			if in == hold {
+				await(held)
+			}
 			if (only == "" || only == in) && commits.Add(1) == at {
 				if os.Getenv("CUT_AFTER") == "" {
 					die()
@@ -80,6 +84,19 @@ func committing() string {
 		if !more {
 			return "?"
 		}
+	}
+}
+
+// await makes the file held, and waits until the one is there that ends this.
+func await(held string) {
+	if err := os.WriteFile(held, nil, 0o600); err != nil {
+		panic(err)
+	}
+	for {
+		if _, err := os.Stat(held + ".end"); err == nil {
+			return
+		}
+		<-time.After(5 * time.Millisecond)
 	}
 }
 

@@ -23,6 +23,7 @@ type Trace struct {
 	File  string `json:"file" turnus:"required,pattern=^/" jsonschema:"a line is appended at the begin and at the end; /worker/NAME is in the worker's own folder"`
 	Ms    int    `json:"ms,omitempty" jsonschema:"how long the work takes, in milliseconds"`
 	Print int    `json:"print,omitempty" jsonschema:"bytes of output"`
+	Await string `json:"await,omitempty" jsonschema:"a file: the work ends when it is there"`
 }
 
 func trace(ctx context.Context, r *sdk.Run[Trace, sdk.NoState]) error {
@@ -52,6 +53,16 @@ func noted[P, S any](ctx context.Context, r *sdk.Run[P, S], t Trace) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(time.Duration(t.Ms) * time.Millisecond):
+	}
+	for t.Await != "" {
+		if _, err := os.Stat(t.Await); err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	line("end")
 	return nil
