@@ -16,16 +16,15 @@ const (
 	maxReportedKey = 32 << 10 // bytes of a line
 )
 
-// Report is what a worker reports about a host: the outputs of the job type hostkeys, or why there
-// are none.
+// Report has the outputs of the job type hostkeys for a host, or why there are none.
 type Report struct {
 	Outputs map[string]any
 	Err     error
 }
 
-// Reported judges what workers report about hosts, by name, as Scan judges what it sees. Only the
-// worker has proof that a host has its key. A host without a report has an error; a jump host that
-// nobody asked for is left out.
+// Reported judges the reports of workers, by host, as Scan judges what it sees. Only the worker has
+// proof that a host has its key. A host without a report has an error; a jump host that nobody
+// asked for is left out.
 func Reported(pool *transport.Pool, hosts []core.Host, reports map[string]Report) []Result {
 	asked := map[string]bool{}
 	for _, h := range hosts {

@@ -91,8 +91,8 @@ type scanner struct {
 	broken map[string]error // jump hosts that cannot be used, by name
 }
 
-// Scan collects the keys of Targets, in that order. It logs in to jump hosts only, and only if their
-// keys are trusted. seen is called when a host has been scanned, by several goroutines.
+// Scan collects the keys of Targets, in that order. It logs in to jump hosts only, and only if
+// their keys are trusted. seen is called when a host has been scanned, by several goroutines.
 func Scan(ctx context.Context, pool *transport.Pool, hosts []core.Host, seen func()) []Result {
 	s := &scanner{pool: pool, broken: map[string]error{}}
 	list := targets(pool, hosts)
