@@ -162,6 +162,11 @@ type NewExec struct {
 	Check          bool         `json:"check,omitempty" doc:"refused: nobody knows what a command would change"`
 }
 
+// NewKeyScan asks workers for the SSH host keys of hosts.
+type NewKeyScan struct {
+	Hosts []string `json:"hosts" minItems:"1" maxItems:"20000" doc:"names of hosts of the inventory; others are left out"`
+}
+
 // MaxNewRuns is how many runs one request may ask for.
 const MaxNewRuns = 1000
 

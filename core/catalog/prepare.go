@@ -76,15 +76,9 @@ func (c *Catalog) Prepare(ctx context.Context, now Current, playbook *playbooks.
 // PrepareCommand makes a launch of a command on hosts of the inventory of now. Of q, Limit and
 // MaxInFlight count. No host selected is core.ErrNotFound.
 func (c *Catalog) PrepareCommand(now Current, command launch.Command, q Request, l Launching) (*launch.Launch, error) {
-	if _, taken := now.Set.Playbook(launch.CommandName); taken { // pending handlers and learned durations belong to a playbook's name
-		return nil, fmt.Errorf("exec: the project has a playbook named %s, which is the name of runs of commands: rename the playbook: %w", launch.CommandName, core.ErrConflict)
-	}
-	hosts, err := hostsOf(now, q.Limit, l)
+	hosts, err := c.hostsWithout(now, launch.CommandName, q.Limit, l)
 	if err != nil {
-		return nil, c.unfetched(l.Scope, err)
-	}
-	if len(hosts) == 0 {
-		return nil, c.unfetched(l.Scope, fmt.Errorf("exec: no host is selected: %w", core.ErrNotFound))
+		return nil, err
 	}
 	playbook, vars, err := command.Playbook(hosts, c.cfg.Playbooks.Types)
 	if err != nil {
@@ -95,6 +89,36 @@ func (c *Catalog) PrepareCommand(now Current, command launch.Command, q Request,
 	o.Become, o.Reason = command.Become, command.Reason
 	made, err := launch.Prepare(playbook, hosts, o)
 	return c.launchable(&now, made, l.Scope, err)
+}
+
+// PrepareKeys makes a launch that collects the keys of hosts of the inventory of now, for a run of
+// tenant. No host selected is core.ErrNotFound.
+func (c *Catalog) PrepareKeys(now Current, tenant string, l Launching) (*launch.Launch, error) {
+	hosts, err := c.hostsWithout(now, launch.KeysName, nil, l)
+	if err != nil {
+		return nil, err
+	}
+	playbook, err := launch.KeysPlaybook(tenant, c.cfg.Playbooks.Types)
+	if err != nil {
+		return nil, err
+	}
+	made, err := launch.Prepare(playbook, hosts, c.options(now, playbook, Request{}, l))
+	return c.launchable(&now, made, l.Scope, err)
+}
+
+// hostsWithout selects the hosts of a run whose playbook has a name and is none of the project.
+func (c *Catalog) hostsWithout(now Current, name string, limit []string, l Launching) ([]core.Host, error) {
+	if _, taken := now.Set.Playbook(name); taken { // pending handlers and learned durations belong to a playbook's name
+		return nil, fmt.Errorf("%s: the project has a playbook named %[1]s, which is the name of runs of turnus %[1]s: rename the playbook: %w", name, core.ErrConflict)
+	}
+	hosts, err := hostsOf(now, limit, l)
+	if err == nil && len(hosts) == 0 {
+		err = fmt.Errorf("%s: no host is selected: %w\nhint: turnus hosts map shows the hosts that the server has for you", name, core.ErrNotFound)
+	}
+	if err != nil {
+		return nil, c.unfetched(l.Scope, err)
+	}
+	return hosts, nil
 }
 
 // hostsOf selects the hosts that a launch may take.

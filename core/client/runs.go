@@ -35,6 +35,15 @@ func (c *Client) Exec(ctx context.Context, key string, n api.NewExec) (api.Run, 
 	return run, err
 }
 
+// ScanHostKeys asks for a run that collects the keys of hosts. A key does what it does for
+// CreateRun.
+func (c *Client) ScanHostKeys(ctx context.Context, key string, n api.NewKeyScan) (api.Run, error) {
+	var run api.Run
+	q := call{what: "scan host keys", method: http.MethodPost, path: "/v1/hostkeys", body: n, header: keyed(key), again: key != ""}
+	err := c.do(ctx, q, &run)
+	return run, err
+}
+
 // Run shows a run.
 func (c *Client) Run(ctx context.Context, id string) (api.Run, error) {
 	return get[api.Run](ctx, c, "show run "+id, path("v1", "runs", id), nil)

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -39,6 +40,19 @@ func ParseResolver(text string) (Resolver, error) {
 		return Resolver{}, fmt.Errorf("%w: resolver %q: expected an IP address, or ADDRESS:PORT", core.ErrInvalid, text)
 	}
 	return Resolver{netip.AddrPortFrom(ip, dnsPort)}, nil
+}
+
+// OpenResolver is ParseResolver, or the resolver of this machine if text is empty.
+func OpenResolver(text string) (Resolver, error) {
+	if text != "" {
+		return ParseResolver(text)
+	}
+	conf, err := os.Open("/etc/resolv.conf")
+	if err != nil {
+		return Resolver{}, fmt.Errorf("--sshfp: %w\nhint: --resolver ADDRESS of a validating resolver", err)
+	}
+	defer conf.Close()
+	return SystemResolver(conf)
 }
 
 // SystemResolver reads the first resolver of a resolv.conf. It must be on loopback, or the file

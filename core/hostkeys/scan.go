@@ -91,38 +91,41 @@ type scanner struct {
 	broken map[string]error // jump hosts that cannot be used, by name
 }
 
-// Scan collects the keys of hosts and of their jump hosts, these first. It logs in to jump hosts
-// only, and only if their keys are trusted. seen is called for each host, by several goroutines.
-func Scan(ctx context.Context, pool *transport.Pool, hosts []core.Host, seen func(Result)) {
+// Scan collects the keys of Targets, in that order. It logs in to jump hosts only, and only if
+// their keys are trusted. seen is called when a host has been scanned, by several goroutines.
+func Scan(ctx context.Context, pool *transport.Pool, hosts []core.Host, seen func()) []Result {
 	s := &scanner{pool: pool, broken: map[string]error{}}
 	list := targets(pool, hosts)
-	for len(list) > 0 {
-		level := 1
-		for level < len(list) && len(list[level].jumps) == len(list[0].jumps) {
-			level++
+	results := make([]Result, len(list))
+	for begin := 0; begin < len(list); {
+		end := begin + 1
+		for end < len(list) && len(list[end].jumps) == len(list[begin].jumps) {
+			end++
 		}
-		s.level(ctx, list[:level], seen)
-		list = list[level:]
+		s.level(ctx, list[begin:end], results[begin:end], seen)
+		begin = end
 	}
+	return results
 }
 
 // level scans hosts that are behind as many jump hosts, some at the same time.
-func (s *scanner) level(ctx context.Context, list []target, seen func(Result)) {
+func (s *scanner) level(ctx context.Context, list []target, results []Result, seen func()) {
 	var wg sync.WaitGroup
-	next := make(chan target)
+	next := make(chan int)
 	for range min(concurrency, len(list)) {
 		wg.Go(func() {
-			for t := range next {
-				r := s.one(ctx, t)
+			for i := range next {
+				r := s.one(ctx, list[i])
 				if !r.Proved() {
-					s.breaks(t.host.Name, notTrusted(r))
+					s.breaks(r.Host.Name, notTrusted(r))
 				}
-				seen(r)
+				results[i] = r
+				seen()
 			}
 		})
 	}
-	for _, t := range list {
-		next <- t
+	for i := range list {
+		next <- i
 	}
 	close(next)
 	wg.Wait()

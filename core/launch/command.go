@@ -57,7 +57,7 @@ type commandStep struct {
 	Window     string            `yaml:"window,omitempty"`
 	Needs      string            `yaml:"needs,omitempty"`
 	Timeout    string            `yaml:"timeout,omitempty"`
-	With       map[string]string `yaml:"with"`
+	With       map[string]string `yaml:"with,omitempty"`
 }
 
 // Playbook returns the command as a playbook of one step, and the vars to launch it with. The step

@@ -84,6 +84,9 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	if err != nil {
 		return retry{}, err
 	}
+	if launch.ScansKeys(before) {
+		return retry{}, fmt.Errorf("retry run %s: it collected host keys: scan the hosts again with turnus hostkeys scan: %w", run.ID, core.ErrInvalid)
+	}
 	command, isCommand, err := launch.CommandOf(before)
 	if err != nil {
 		return retry{}, err

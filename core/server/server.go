@@ -134,6 +134,7 @@ func New(cfg Config) (*Server, error) {
 	s.profiling()
 	s.runs()
 	s.exec()
+	s.hostKeys()
 	s.control()
 	s.jobs()
 	s.forecasts()

@@ -42,6 +42,7 @@ var aims = map[string]aim{
 	"create-run":           {creates: true, body: api.NewRun{Playbook: "acme-patch"}},
 	"create-runs":          {creates: true, each: true, body: api.NewRuns{Runs: []api.KeyedRun{{Key: "k", NewRun: api.NewRun{Playbook: "acme-patch"}}}}},
 	"exec":                 {creates: true, body: api.NewExec{Command: "uptime", Limit: []string{"acme-1"}, Needs: 300}},
+	"scan-host-keys":       {creates: true, body: api.NewKeyScan{Hosts: []string{"acme-1"}}},
 	"list-runs":            {list: true},
 	"get-run":              {run: "done"},
 	"replace-run":          {run: "waiting", body: api.NewRun{Playbook: "acme-patch"}},

@@ -36,6 +36,9 @@ import (
 //     is another worker's.
 //   - core.ErrInvalid: an unknown type, or a call that it does not support. Effects none.
 func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
+	if c.Type == KeysType {
+		return s.scanKeys(ctx, &c), nil
+	}
 	t, err := s.use(ctx, c.Type)
 	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
 		return ended(ctxErr, " before it began", EffectsNone), nil

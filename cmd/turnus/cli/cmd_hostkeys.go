@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,8 +13,12 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/keyview"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/hostkeys"
 	"github.com/turnus/turnus/core/transport"
 )
@@ -37,8 +39,9 @@ First scan, then compare each fingerprint with the host's console, then accept.`
 
 // keyFlags choose hosts and say how to reach them.
 type keyFlags struct {
-	inv  localrun.InventoryFlags
-	node node.Flags
+	inv    localrun.InventoryFlags
+	node   node.Flags
+	server remote.Flags // of commands that scan
 }
 
 func (f *keyFlags) add(c *cobra.Command) {
@@ -73,12 +76,16 @@ func (a *app) hostKeysScanCmd() *cobra.Command {
 		Long: `Show the keys of hosts, and remember them for accept for 24 hours. It trusts no key and does not log in
 to the hosts: only to their jump hosts, and only if the keys of these are known. PATTERN is a --limit.
 
+With --context or --server workers of the server scan the hosts, for a machine that cannot reach them.
+That takes a token with the role operator. The keys are compared with those that this machine knows.
+
 Exit codes: 0 all hosts showed keys; 2 a key has changed or is refused; 4 a host is unreachable.`,
 		Example: `  turnus hostkeys scan -i hosts.ini
-  turnus hostkeys scan -i hosts.ini 'web*' -o json`,
+  turnus hostkeys scan -i hosts.ini 'web*' -o json
+  turnus hostkeys scan -i hosts.ini --context prod`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := a.scanKeys(cmd.Context(), &f, args)
+			list, err := a.scanKeys(cmd, &f, args)
 			if err != nil {
 				return err
 			}
@@ -93,6 +100,7 @@ Exit codes: 0 all hosts showed keys; 2 a key has changed or is refused; 4 a host
 		},
 	}
 	f.add(c)
+	f.server.Add(c)
 	return c
 }
 
@@ -102,14 +110,15 @@ func (a *app) hostKeysCheckCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check -i INVENTORY [PATTERN]", Short: "Compare the keys of hosts with the known ones",
 		Long: `Compare the keys of hosts with the known ones. It stores nothing. --sshfp also compares them with the
-SSHFP records of the hosts, where DNSSEC signs them.
+SSHFP records of the hosts, where DNSSEC signs them. With --context or --server workers of the server
+scan the hosts.
 
 Exit codes: 0 all match; 2 a key is unknown, has changed or is refused; 4 a host is unreachable.`,
 		Example: `  turnus hostkeys check -i hosts.ini
   turnus hostkeys check -i hosts.ini --sshfp`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := a.scanKeys(cmd.Context(), &f, args)
+			list, err := a.scanKeys(cmd, &f, args)
 			if err != nil {
 				return err
 			}
@@ -121,41 +130,49 @@ Exit codes: 0 all match; 2 a key is unknown, has changed or is refused; 4 a host
 		},
 	}
 	f.add(c)
+	f.server.Add(c)
 	dns.add(c, "also compare the keys with SSHFP records, where DNSSEC signs them")
 	return c
 }
 
 // scanKeys returns the hosts and their jump hosts, these first.
-func (a *app) scanKeys(ctx context.Context, f *keyFlags, pattern []string) ([]hostkeys.Result, error) {
-	hosts, pool, end, err := f.open(ctx, a, pattern)
+func (a *app) scanKeys(cmd *cobra.Command, f *keyFlags, pattern []string) ([]hostkeys.Result, error) {
+	hosts, pool, end, err := f.open(cmd.Context(), a, pattern)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	ctx, stop := a.Interruptible(ctx)
+	if f.server.Server+f.server.Context != "" {
+		return a.askWorkers(cmd, f, pool, hosts)
+	}
+	if err := onlyRemote(cmd.Flags()); err != nil {
+		return nil, err
+	}
+	ctx, stop := a.Interruptible(cmd.Context())
 	defer stop()
-	var mu sync.Mutex
-	byName := map[string]hostkeys.Result{}
-	targets := hostkeys.Targets(pool, hosts)
-	stopView := keyview.Progress(a.Console, len(targets), func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(byName)
-	})
-	hostkeys.Scan(ctx, pool, hosts, func(r hostkeys.Result) {
-		mu.Lock()
-		defer mu.Unlock()
-		byName[r.Host.Name] = r
-	})
+	var asked atomic.Int64
+	stopView := keyview.Progress(a.Console, len(hostkeys.Targets(pool, hosts)), func() int { return int(asked.Load()) })
+	list := hostkeys.Scan(ctx, pool, hosts, func() { asked.Add(1) })
 	stopView()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	return list, ctx.Err()
+}
+
+// askWorkers has workers of a server scan the hosts and their jump hosts.
+func (a *app) askWorkers(cmd *cobra.Command, f *keyFlags, pool *transport.Pool, hosts []core.Host) (list []hostkeys.Result, err error) {
+	var n api.NewKeyScan
+	for _, h := range hostkeys.Targets(pool, hosts) {
+		n.Hosts = append(n.Hosts, h.Name)
 	}
-	var list []hostkeys.Result
-	for _, h := range targets {
-		list = append(list, byName[h.Name])
-	}
-	return list, nil
+	err = remote.Run(a.Console, &f.server, func(ctx context.Context, c *client.Client, _ []string) error {
+		run, err := c.ScanHostKeys(ctx, onceKey(), n)
+		if err != nil {
+			return err
+		}
+		jobs, err := runview.Ended(ctx, a.Console, c, run.ID)
+		list = keyview.Reported(pool, hosts, jobs)
+		return err
+	})(cmd, nil)
+	return list, err
 }
 
 // pendingKeys remembers scans of this user.
@@ -296,7 +313,7 @@ func (f *sshfpFlags) lookUp(ctx context.Context, a *app, list []hostkeys.Result)
 		}
 		return nil, nil
 	}
-	r, err := f.open()
+	r, err := hostkeys.OpenResolver(f.resolver)
 	if err != nil {
 		return nil, err
 	}
@@ -304,16 +321,4 @@ func (f *sshfpFlags) lookUp(ctx context.Context, a *app, list []hostkeys.Result)
 	defer stop()
 	vouches := r.LookUp(ctx, list)
 	return vouches, ctx.Err()
-}
-
-func (f *sshfpFlags) open() (hostkeys.Resolver, error) {
-	if f.resolver != "" {
-		return hostkeys.ParseResolver(f.resolver)
-	}
-	conf, err := os.Open("/etc/resolv.conf")
-	if err != nil {
-		return hostkeys.Resolver{}, fmt.Errorf("--sshfp: %w\nhint: --resolver ADDRESS of a validating resolver", err)
-	}
-	defer conf.Close()
-	return hostkeys.SystemResolver(conf)
 }

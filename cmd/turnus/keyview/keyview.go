@@ -178,6 +178,22 @@ func Scanned(con *console.Console, list []hostkeys.Result, vouches []hostkeys.Vo
 	return exitWith(code)
 }
 
+// Reported judges the keys that the jobs of a run of a server collected of hosts.
+func Reported(pool *transport.Pool, hosts []core.Host, jobs []api.Job) []hostkeys.Result {
+	reports := map[string]hostkeys.Report{}
+	for _, j := range jobs {
+		switch {
+		case j.Outcome.Good() && len(j.Steps) > 0:
+			reports[j.Host] = hostkeys.Report{Outputs: j.Steps[0].Outputs}
+		case j.Reason != "":
+			reports[j.Host] = hostkeys.Report{Err: errors.New(j.Reason)}
+		default:
+			reports[j.Host] = hostkeys.Report{Err: fmt.Errorf("run %s has no keys of it: turnus runs show %[1]s --jobs", j.Run)}
+		}
+	}
+	return hostkeys.Reported(pool, hosts, reports)
+}
+
 // exitWith returns an exit code as an error without a text.
 func exitWith(code int) error {
 	if code == console.ExitOK {

@@ -65,12 +65,42 @@ func WatchSoon(ctx context.Context, con *console.Console, c *client.Client, id s
 	}
 }
 
+// Ended shows a run until it has ended, and returns its jobs with their steps, and no recap.
+func Ended(ctx context.Context, con *console.Console, c *client.Client, id string) ([]api.Job, error) {
+	_, run, err := follow(ctx, con, c, id, true)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := JobsOf(ctx, c, run, false)
+	if err != nil {
+		return nil, err
+	}
+	return withSteps(ctx, c, jobs)
+}
+
 func watch(ctx context.Context, con *console.Console, c *client.Client, id string, results bool) error {
-	run, err := c.Run(ctx, id)
+	w, run, err := follow(ctx, con, c, id, false)
 	if err != nil {
 		return err
 	}
-	w := &watcher{con: con, c: c, id: id, t: NewTally(Outline{Name: run.Playbook, Total: run.Total}), phase: run.Phase, grouped: run.Command != "", results: results, reported: map[string]bool{}}
+	w.results = results
+	if err := w.finish(ctx, run); err != nil {
+		return err
+	}
+	if code := exitOfRun(run); code != console.ExitOK {
+		return &console.Exit{Code: code}
+	}
+	return nil
+}
+
+// follow shows a run until it has ended. Its failures are not shown if the caller shows hosts in
+// groups, as is done for a command.
+func follow(ctx context.Context, con *console.Console, c *client.Client, id string, grouped bool) (*watcher, api.Run, error) {
+	run, err := c.Run(ctx, id)
+	if err != nil {
+		return nil, run, err
+	}
+	w := &watcher{con: con, c: c, id: id, t: NewTally(Outline{Name: run.Playbook, Total: run.Total}), phase: run.Phase, grouped: grouped || run.Command != "", reported: map[string]bool{}}
 	w.t.Attach(run.Created, run.Outcomes)
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
@@ -81,20 +111,11 @@ func watch(ctx context.Context, con *console.Console, c *client.Client, id strin
 	}
 	run, err = w.untilOver(ctx, run)
 	stopView()
-	if err != nil {
-		if ctx.Err() != nil {
-			con.Message("not watched any more; the run continues: turnus watch " + id + ", or turnus runs cancel " + id)
-			return &console.Exit{Code: console.ExitCancelled}
-		}
-		return err
+	if err != nil && ctx.Err() != nil {
+		con.Message("not watched any more; the run continues: turnus watch " + id + ", or turnus runs cancel " + id)
+		err = &console.Exit{Code: console.ExitCancelled}
 	}
-	if err := w.finish(ctx, run); err != nil {
-		return err
-	}
-	if code := exitOfRun(run); code != console.ExitOK {
-		return &console.Exit{Code: code}
-	}
-	return nil
+	return w, run, err
 }
 
 // earlier shows the hosts that failed before the watch began, up to maxEarlier.
