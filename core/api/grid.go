@@ -44,12 +44,22 @@ type WaveCounts struct {
 	Steps []map[core.Outcome]int `json:"steps" doc:"hosts by outcome, of each step"`
 }
 
+// ResultGroups is the results of a run. Its counts include the groups that it leaves out.
+type ResultGroups struct {
+	Items        []ResultGroup `json:"items" doc:"the worst outcome first, in each the largest group first"`
+	Same         int           `json:"same" doc:"hosts of the largest group"`
+	Differ       int           `json:"differ" doc:"hosts of all other groups"`
+	LeftOut      int           `json:"left_out,omitempty" doc:"groups behind the last item"`
+	LeftOutHosts int           `json:"left_out_hosts,omitempty" doc:"hosts of these groups"`
+}
+
 // ResultGroup is hosts with the same outcome, for the same reason, by the same steps and diffs.
 type ResultGroup struct {
 	ID         string          `json:"id"`
 	Outcome    core.Outcome    `json:"outcome"`
 	Step       string          `json:"step,omitempty"`
-	Reason     string          `json:"reason,omitempty" doc:"of its first host; others may name their own addresses in it"`
+	Reason     string          `json:"reason,omitempty" doc:"of its first host"`
+	Varied     bool            `json:"varied,omitempty" doc:"reasons of other hosts differ in addresses, times, temporary names or keys"`
 	ReasonCode core.ReasonCode `json:"reason_code,omitempty"`
 	Diff       string          `json:"diff,omitempty" doc:"of one of its hosts, up to 2000 bytes"`
 	Total      int             `json:"total" doc:"hosts"`

@@ -28,8 +28,8 @@ func (c *Client) WholeGrid(ctx context.Context, run string) (api.Grid, error) {
 }
 
 // ResultGroups lists groups of hosts of a run with the same result, the worst outcome first.
-func (c *Client) ResultGroups(ctx context.Context, run string) (List[api.ResultGroup], error) {
-	return get[List[api.ResultGroup]](ctx, c, "list the result groups of run "+run, path("v1", "runs", run, "groups"), nil)
+func (c *Client) ResultGroups(ctx context.Context, run string) (api.ResultGroups, error) {
+	return get[api.ResultGroups](ctx, c, "list the result groups of run "+run, path("v1", "runs", run, "groups"), nil)
 }
 
 // StepCounts counts what each step of a run did, by wave.

@@ -15,7 +15,7 @@ func TestARunLeadsToWhatBelongsToIt(t *testing.T) {
 	run := api.Run{ID: "r1", Playbook: "patch/all", Phase: api.Active, Total: 9, Live: &api.Live{Wave: 1, Waves: 2, StopUnreachable: 3}}
 	o := &operations{tenant: "acme", roles: []string{"operator"}, answers: map[string]any{
 		"GET /v1/runs/r1":        run,
-		"GET /v1/runs/r1/groups": items([]api.ResultGroup{{ID: "g", Index: 4, Outcome: core.Changed, Total: 2, Hosts: []string{"web1", "web/2"}}}),
+		"GET /v1/runs/r1/groups": api.ResultGroups{Same: 2, Items: []api.ResultGroup{{ID: "g", Index: 4, Outcome: core.Changed, Total: 2, Hosts: []string{"web1", "web/2"}}}},
 		"GET /v1/runs/r1/waits":  items([]api.Wait{{Reason: "window", Total: 1, Hosts: []string{"web/3"}}}),
 	}}
 	v := visits(t, o)
@@ -32,6 +32,26 @@ func TestARunLeadsToWhatBelongsToIt(t *testing.T) {
 	o.set("GET /v1/runs/r1", run)
 	_, text = visits(t, o).get("/runs/r1")
 	lacks(t, "a viewer's run", text, "its playbook")
+}
+
+// The results count all groups, also those that the list leaves out, and a reason of one host does
+// not pass for that of all.
+func TestResultsCountWhatTheyLeaveOut(t *testing.T) {
+	group := api.ResultGroup{ID: "g", Outcome: core.Failed, Reason: "web1: no answer", Varied: true, Total: 2, Hosts: []string{"web1", "web2"}}
+	page := func(groups api.ResultGroups) string {
+		groups.Items = []api.ResultGroup{group}
+		_, text := visits(t, &operations{tenant: "acme", roles: []string{"viewer"}, answers: map[string]any{
+			"GET /v1/runs/r1": api.Run{ID: "r1", Phase: api.Active, Total: 3000}, "GET /v1/runs/r1/groups": groups,
+		}}).get("/runs/r1")
+		return text
+	}
+	text := page(api.ResultGroups{Same: 2871, Differ: 9, LeftOut: 3, LeftOutHosts: 2878})
+	has(t, "a cut list", text, "2871 the same, 9 differ: by outcome", "3 further groups of 2878 hosts are left out", "This is of web1; others differ in addresses")
+	group.Varied = false
+	text = page(api.ResultGroups{Same: 2, Differ: 1, LeftOut: 1, LeftOutHosts: 1})
+	has(t, "one group more", text, "2 the same, 1 differs: by outcome", "1 further group of 1 host is left out")
+	lacks(t, "equal reasons", text, "This is of")
+	lacks(t, "a whole list", page(api.ResultGroups{Same: 2}), "left out", "differ")
 }
 
 // The launches of the next 24 hours lead to their schedules and playbooks.

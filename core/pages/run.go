@@ -20,9 +20,7 @@ import (
 type runView struct {
 	Run     api.Run
 	Bars    []bar
-	Groups  []api.ResultGroup
-	Same    int // hosts of the largest group
-	Differ  int // hosts with another result
+	Groups  api.ResultGroups
 	Steps   []api.GridStep
 	Waves   []waveRow // of waves that have begun
 	Waits   []api.Wait
@@ -108,13 +106,8 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 			view.Missing = append(view.Missing, what+" cannot be shown: "+reasonOf(err))
 		}
 	}
-	groups, err := v.client.ResultGroups(ctx, id)
+	view.Groups, err = v.client.ResultGroups(ctx, id)
 	part("Groups of results", err)
-	view.Groups = groups.Items
-	for _, g := range view.Groups {
-		view.Same, view.Differ = max(view.Same, g.Total), view.Differ+g.Total
-	}
-	view.Differ -= view.Same
 	counts, err := v.client.StepCounts(ctx, id)
 	part("Steps by wave", err)
 	view.Steps, view.Waves = counts.Steps, wavesOf(counts)
