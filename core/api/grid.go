@@ -67,13 +67,20 @@ type ResultGroup struct {
 	Hosts      []string        `json:"hosts" doc:"the first ones"`
 }
 
+// Waits is what the hosts of a run wait for. Hosts that run are not in it.
+type Waits struct {
+	Items        []Wait `json:"items" doc:"the reason with most hosts first"`
+	LeftOut      int    `json:"left_out,omitempty" doc:"reasons behind the last item"`
+	LeftOutHosts int    `json:"left_out_hosts,omitempty" doc:"hosts that wait for these"`
+}
+
 // Wait is hosts of a run that have not started, or do not continue, for the same reason.
 type Wait struct {
 	Code   core.ReasonCode `json:"reason_code,omitempty"`
 	Reason string          `json:"reason"`
 	Until  time.Time       `json:"until,omitzero" doc:"when they continue, where that is known"`
 	Total  int             `json:"total" doc:"hosts"`
-	Hosts  []string        `json:"hosts,omitempty" doc:"the first ones"`
+	Hosts  []string        `json:"hosts,omitempty" doc:"some of them"`
 }
 
 // Timeline is how a run went and how it is expected to continue.

@@ -38,8 +38,8 @@ func (c *Client) StepCounts(ctx context.Context, run string) (api.StepCounts, er
 }
 
 // Waits lists what the hosts of a run wait for.
-func (c *Client) Waits(ctx context.Context, run string) (List[api.Wait], error) {
-	return get[List[api.Wait]](ctx, c, "list what the hosts of run "+run+" wait for", path("v1", "runs", run, "waits"), nil)
+func (c *Client) Waits(ctx context.Context, run string) (api.Waits, error) {
+	return get[api.Waits](ctx, c, "list what the hosts of run "+run+" wait for", path("v1", "runs", run, "waits"), nil)
 }
 
 // Timeline shows the waves and windows of a run, its progress and its forecast. It also has the

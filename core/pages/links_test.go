@@ -11,17 +11,17 @@ import (
 // The page of a run leads to its playbook, where the person launches, to its audit entries and
 // notifications, and to each host that it names. A run of one command has no playbook.
 func TestARunLeadsToWhatBelongsToIt(t *testing.T) {
-	items := func(v any) map[string]any { return map[string]any{"items": v} }
 	run := api.Run{ID: "r1", Playbook: "patch/all", Phase: api.Active, Total: 9, Live: &api.Live{Wave: 1, Waves: 2, StopUnreachable: 3}}
 	o := &operations{tenant: "acme", roles: []string{"operator"}, answers: map[string]any{
 		"GET /v1/runs/r1":        run,
 		"GET /v1/runs/r1/groups": api.ResultGroups{Same: 2, Items: []api.ResultGroup{{ID: "g", Index: 4, Outcome: core.Changed, Total: 2, Hosts: []string{"web1", "web/2"}}}},
-		"GET /v1/runs/r1/waits":  items([]api.Wait{{Reason: "window", Total: 1, Hosts: []string{"web/3"}}}),
+		"GET /v1/runs/r1/waits":  api.Waits{LeftOut: 2, LeftOutHosts: 3, Items: []api.Wait{{Reason: "window", Total: 1, Hosts: []string{"web/3"}}}},
 	}}
 	v := visits(t, o)
 	_, text := v.get("/runs/r1")
 	has(t, "a run", text, `<a href="/playbooks/patch%2Fall">its playbook</a>`, `<a href="/runs?playbook=patch%2fall">its runs</a>`, `<a href="/audit?object=r1">`, `<a href="/notifications?run=r1">`,
-		`<a href="/runs/r1/hosts/4">web1</a>`, `<a href="/hosts/web%2F2">web/2</a>`, `<a href="/hosts/web%2F3">web/3</a>`, "; stops after 3 unreachable hosts</dd>")
+		`<a href="/runs/r1/hosts/4">web1</a>`, `<a href="/hosts/web%2F2">web/2</a>`, `<a href="/hosts/web%2F3">web/3</a>`, "; stops after 3 unreachable hosts</dd>",
+		"2 further reasons of 3 hosts are left out")
 	run.Command, run.Live.StopAfter = "uptime", 1
 	o.set("GET /v1/runs/r1", run)
 	_, text = v.get("/runs/r1")

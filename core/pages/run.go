@@ -23,7 +23,7 @@ type runView struct {
 	Groups  api.ResultGroups
 	Steps   []api.GridStep
 	Waves   []waveRow // of waves that have begun
-	Waits   []api.Wait
+	Waits   api.Waits
 	Away    bool // the queue does not answer: what runs and what waits is unknown
 	Deeds   []deed
 	Missing []string // parts that cannot be shown, and why
@@ -112,10 +112,9 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 	part("Steps by wave", err)
 	view.Steps, view.Waves = counts.Steps, wavesOf(counts)
 	if !view.Run.Complete() {
-		waits, err := v.client.Waits(ctx, id)
+		view.Waits, err = v.client.Waits(ctx, id)
 		part("The waits of hosts", err)
-		view.Waits = waits.Items
-		view.Away = slices.ContainsFunc(waits.Items, func(w api.Wait) bool { return w.Code == core.QueueAway })
+		view.Away = slices.ContainsFunc(view.Waits.Items, func(w api.Wait) bool { return w.Code == core.QueueAway })
 	}
 	view.Bars = barsOf(view.Run, view.Away)
 	view.Deeds, err = deedsOf(ctx, v.client, id)
