@@ -67,11 +67,21 @@ type ResultGroup struct {
 	Hosts      []string        `json:"hosts" doc:"the first ones"`
 }
 
-// Waits is what the hosts of a run wait for. Hosts that run are not in it.
+// Waits is what the hosts of a run wait for, and which hosts run for longest.
 type Waits struct {
 	Items        []Wait `json:"items" doc:"the reason with most hosts first"`
 	LeftOut      int    `json:"left_out,omitempty" doc:"reasons behind the last item"`
 	LeftOutHosts int    `json:"left_out_hosts,omitempty" doc:"hosts that wait for these"`
+	// Longest is not of Items.
+	Longest []RunningHost `json:"longest,omitempty" doc:"hosts that run, the longest first; up to 8"`
+}
+
+// RunningHost is a host that a worker works on.
+type RunningHost struct {
+	Index  int       `json:"index"`
+	Host   string    `json:"host"`
+	Worker string    `json:"worker"`
+	Since  time.Time `json:"since" doc:"when the worker began or continued with it"`
 }
 
 // Wait is hosts of a run that have not started, or do not continue, for the same reason.

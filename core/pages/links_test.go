@@ -15,13 +15,13 @@ func TestARunLeadsToWhatBelongsToIt(t *testing.T) {
 	o := &operations{tenant: "acme", roles: []string{"operator"}, answers: map[string]any{
 		"GET /v1/runs/r1":        run,
 		"GET /v1/runs/r1/groups": api.ResultGroups{Same: 2, Items: []api.ResultGroup{{ID: "g", Index: 4, Outcome: core.Changed, Total: 2, Hosts: []string{"web1", "web/2"}}}},
-		"GET /v1/runs/r1/waits":  api.Waits{LeftOut: 2, LeftOutHosts: 3, Items: []api.Wait{{Reason: "window", Total: 1, Hosts: []string{"web/3"}}}},
+		"GET /v1/runs/r1/waits":  api.Waits{LeftOut: 2, LeftOutHosts: 3, Items: []api.Wait{{Reason: "window", Total: 1, Hosts: []string{"web/3"}}}, Longest: []api.RunningHost{{Index: 7, Host: "web/7", Worker: "w1", Since: time.Unix(0, 0)}}},
 	}}
 	v := visits(t, o)
 	_, text := v.get("/runs/r1")
 	has(t, "a run", text, `<a href="/playbooks/patch%2Fall">its playbook</a>`, `<a href="/runs?playbook=patch%2fall">its runs</a>`, `<a href="/audit?object=r1">`, `<a href="/notifications?run=r1">`,
 		`<a href="/runs/r1/hosts/4">web1</a>`, `<a href="/hosts/web%2F2">web/2</a>`, `<a href="/hosts/web%2F3">web/3</a>`, "; stops after 3 unreachable hosts</dd>",
-		"2 further reasons of 3 hosts are left out")
+		"2 further reasons of 3 hosts are left out", "Running longest", `<a href="/runs/r1/hosts/7">web/7</a></td><td>`, `<td>w1</td>`)
 	run.Command, run.Live.StopAfter = "uptime", 1
 	o.set("GET /v1/runs/r1", run)
 	_, text = v.get("/runs/r1")

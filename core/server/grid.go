@@ -25,7 +25,7 @@ func (s *Server) grid() {
 	}, s.listGroups)
 	handle(s, route{
 		id: "list-waits", method: http.MethodGet, path: "/v1/runs/{run}/waits", summary: "List what the hosts of a run wait for", role: Viewer,
-		detail: "The reason with most hosts first. The queue is asked about " + strconv.Itoa(askedHosts) + " of the released hosts that wait; its counts give the reasons of the others. The list ends after " + strconv.Itoa(maxWaits) + " reasons, and left_out counts the rest.",
+		detail: "The reason with most hosts first. The queue is asked about " + strconv.Itoa(askedHosts) + " of the released hosts that wait; its counts give the reasons of the others. The list ends after " + strconv.Itoa(maxWaits) + " reasons, and left_out counts the rest. longest has hosts that run.",
 	}, s.listWaits)
 	handle(s, route{
 		id: "count-steps", method: http.MethodGet, path: "/v1/runs/{run}/steps", summary: "Count what each step of a run did, by wave", role: Viewer,

@@ -23,6 +23,7 @@ const (
 	askedFirst = 150 // of these
 	askedAge   = 2 * time.Second
 	maxWaits   = 50
+	maxLongest = 8
 )
 
 // asked is the answer of the queue about the released hosts of a run, at a time.
@@ -82,7 +83,19 @@ func (s *Server) listWaits(ctx context.Context, by caller, in *RunPath) (*body[a
 	w.unworked = len(idle) > 0 && s.deserted(ctx)
 	w.paused = st.Phase == queue.Paused
 	w.tell(&said, idle, func(job string) string { return s.holder(ctx, by.scope, job) })
-	return &body[api.Waits]{w.list()}, nil
+	shown := w.list()
+	shown.Longest = sheet.longest(said.leased)
+	return &body[api.Waits]{shown}, nil
+}
+
+// longest names the hosts that run for longest, of leased ones in this order.
+func (t *sheet) longest(leased []queue.Leased) (hosts []api.RunningHost) {
+	for _, l := range leased {
+		if l.Index < len(t.rows) && t.rows[l.Index].Outcome == "" && len(hosts) < maxLongest {
+			hosts = append(hosts, api.RunningHost{Index: l.Index, Host: t.rows[l.Index].Host, Worker: l.Node, Since: l.Since})
+		}
+	}
+	return hosts
 }
 
 // waiting reports whether a host in this state waits, rather than being at work or over.

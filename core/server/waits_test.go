@@ -123,6 +123,30 @@ func TestWaitsAreCountedByState(t *testing.T) {
 	}
 }
 
+// The hosts that run for longest are named, without those that have ended meanwhile.
+func TestTheLongestRunningHosts(t *testing.T) {
+	t.Parallel()
+	b := newAskedBed(t, 30, 1, nil)
+	b.suspend(1, "go")
+	b.lease(9)
+	first, rows := b.leases[0], b.waits.sheet.rows
+	rows[b.leases[1].Job.Index].Outcome = core.Changed
+	_, err := b.queue.Signal(t.Context(), "r", "go")
+	must(t, err)
+	b.lease(12)
+	leased, err := b.queue.Leased(t.Context(), "r")
+	must(t, err)
+	got := b.waits.sheet.longest(append(leased, queue.Leased{Index: len(rows)}))
+	if len(got) != maxLongest || got[0].Index != first.Job.Index || got[0].Host != first.Host || got[0].Worker != "w1" || got[0].Since.IsZero() {
+		t.Errorf("%+v", got)
+	}
+	for i, h := range got {
+		if h.Index == 0 || h.Index == b.leases[1].Job.Index || i > 0 && h.Since.Before(got[i-1].Since) {
+			t.Errorf("%+v, expected the longest first, without host 0, which was suspended", got)
+		}
+	}
+}
+
 // A list that is cut says what it leaves out.
 func TestWaitsAreBounded(t *testing.T) {
 	t.Parallel()
