@@ -67,7 +67,7 @@ type ResultGroup struct {
 	Hosts      []string        `json:"hosts" doc:"the first ones"`
 }
 
-// Waits is what the hosts of a run wait for, and which hosts run for longest.
+// Waits lists why hosts of a run wait, and which hosts run for longest.
 type Waits struct {
 	Items        []Wait `json:"items" doc:"the reason with most hosts first"`
 	LeftOut      int    `json:"left_out,omitempty" doc:"reasons behind the last item"`

@@ -69,7 +69,7 @@ func (b *askedBed) suspend(n int, event string) {
 	}
 }
 
-// text is what the hosts wait for, as list-waits answers it.
+// text returns the waits of the hosts, as list-waits does.
 func (b *askedBed) text() (text string) {
 	b.t.Helper()
 	s := &Server{cfg: Config{Queue: b.queue}}
@@ -86,8 +86,8 @@ func (b *askedBed) text() (text string) {
 	return text
 }
 
-// Hosts that run do not count as waiting, and those that wait have one reason, also beyond the hosts
-// that the queue is asked about.
+// Hosts that run do not count as waiting, and those that wait have one reason, also beyond the
+// hosts that the queue is asked about.
 func TestWaitsBeyondTheHostsThatAreAsked(t *testing.T) {
 	t.Parallel()
 	b := newAskedBed(t, 3000, 256, nil)
