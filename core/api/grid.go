@@ -44,17 +44,44 @@ type WaveCounts struct {
 	Steps []map[core.Outcome]int `json:"steps" doc:"hosts by outcome, of each step"`
 }
 
+// ResultGroups is the results of a run. Its counts include the groups that it leaves out.
+type ResultGroups struct {
+	Items        []ResultGroup `json:"items" doc:"the worst outcome first, in each the largest group first"`
+	Same         int           `json:"same" doc:"hosts of the largest group"`
+	Differ       int           `json:"differ" doc:"hosts of all other groups"`
+	LeftOut      int           `json:"left_out,omitempty" doc:"groups behind the last item"`
+	LeftOutHosts int           `json:"left_out_hosts,omitempty" doc:"hosts of these groups"`
+}
+
 // ResultGroup is hosts with the same outcome, for the same reason, by the same steps and diffs.
 type ResultGroup struct {
 	ID         string          `json:"id"`
 	Outcome    core.Outcome    `json:"outcome"`
 	Step       string          `json:"step,omitempty"`
-	Reason     string          `json:"reason,omitempty" doc:"of its first host; others may name their own addresses in it"`
+	Reason     string          `json:"reason,omitempty" doc:"of its first host"`
+	Varied     bool            `json:"varied,omitempty" doc:"reasons of other hosts differ in addresses, times, temporary names or keys"`
 	ReasonCode core.ReasonCode `json:"reason_code,omitempty"`
 	Diff       string          `json:"diff,omitempty" doc:"of one of its hosts, up to 2000 bytes"`
 	Total      int             `json:"total" doc:"hosts"`
 	Index      int             `json:"index" doc:"of its first host"`
 	Hosts      []string        `json:"hosts" doc:"the first ones"`
+}
+
+// Waits lists why hosts of a run wait, and which hosts run for longest.
+type Waits struct {
+	Items        []Wait `json:"items" doc:"the reason with most hosts first"`
+	LeftOut      int    `json:"left_out,omitempty" doc:"reasons behind the last item"`
+	LeftOutHosts int    `json:"left_out_hosts,omitempty" doc:"hosts that wait for these"`
+	// Longest is not of Items.
+	Longest []RunningHost `json:"longest,omitempty" doc:"hosts that run, the longest first; up to 8"`
+}
+
+// RunningHost is a host that a worker works on.
+type RunningHost struct {
+	Index  int       `json:"index"`
+	Host   string    `json:"host"`
+	Worker string    `json:"worker"`
+	Since  time.Time `json:"since" doc:"when the worker began or continued with it"`
 }
 
 // Wait is hosts of a run that have not started, or do not continue, for the same reason.
@@ -63,7 +90,7 @@ type Wait struct {
 	Reason string          `json:"reason"`
 	Until  time.Time       `json:"until,omitzero" doc:"when they continue, where that is known"`
 	Total  int             `json:"total" doc:"hosts"`
-	Hosts  []string        `json:"hosts,omitempty" doc:"the first ones"`
+	Hosts  []string        `json:"hosts,omitempty" doc:"some of them"`
 }
 
 // Timeline is how a run went and how it is expected to continue.

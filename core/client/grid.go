@@ -28,8 +28,8 @@ func (c *Client) WholeGrid(ctx context.Context, run string) (api.Grid, error) {
 }
 
 // ResultGroups lists groups of hosts of a run with the same result, the worst outcome first.
-func (c *Client) ResultGroups(ctx context.Context, run string) (List[api.ResultGroup], error) {
-	return get[List[api.ResultGroup]](ctx, c, "list the result groups of run "+run, path("v1", "runs", run, "groups"), nil)
+func (c *Client) ResultGroups(ctx context.Context, run string) (api.ResultGroups, error) {
+	return get[api.ResultGroups](ctx, c, "list the result groups of run "+run, path("v1", "runs", run, "groups"), nil)
 }
 
 // StepCounts counts what each step of a run did, by wave.
@@ -38,8 +38,8 @@ func (c *Client) StepCounts(ctx context.Context, run string) (api.StepCounts, er
 }
 
 // Waits lists what the hosts of a run wait for.
-func (c *Client) Waits(ctx context.Context, run string) (List[api.Wait], error) {
-	return get[List[api.Wait]](ctx, c, "list what the hosts of run "+run+" wait for", path("v1", "runs", run, "waits"), nil)
+func (c *Client) Waits(ctx context.Context, run string) (api.Waits, error) {
+	return get[api.Waits](ctx, c, "list what the hosts of run "+run+" wait for", path("v1", "runs", run, "waits"), nil)
 }
 
 // Timeline shows the waves and windows of a run, its progress and its forecast. It also has the

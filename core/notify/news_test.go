@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify/policy"
+	"github.com/turnus/turnus/core/testparts"
 )
 
 // The notices that news become, by kind.
@@ -53,24 +55,42 @@ func TestNewsAsNotices(t *testing.T) {
 	}
 }
 
-func TestReasonsOfManyHosts(t *testing.T) {
+func TestFirstLineOfAReason(t *testing.T) {
 	t.Parallel()
-	for _, c := range [][3]string{
-		{"dial fw-1:22: timeout", "fw-1", "dial HOST:22: timeout"},
-		{"fw-1", "fw-1", "HOST"},
-		{"fw-10 is not fw-1", "fw-1", "fw-10 is not HOST"},
-		{"xfw-1 fw-1.acme", "fw-1", "xfw-1 HOST.acme"},
-		{"nothing", "", "nothing"},
-	} {
-		if got := withoutHost(c[0], c[1]); got != c[2] {
-			t.Errorf("%q without %q is %q, expected %q", c[0], c[1], got, c[2])
-		}
-	}
 	if got := firstLine("  first\nsecond: a secret of the output"); got != "first" {
 		t.Error(got)
 	}
 	if got := firstLine(strings.Repeat("ä", 1000)); len(got) > maxReason || !strings.HasSuffix(got, "…") {
 		t.Errorf("%d bytes: %s", len(got), got)
+	}
+}
+
+// Reasons that differ in nothing that matters are one line of a notification, which has no address
+// of one of the hosts.
+func TestEqualFailuresOfManyHostsAreOneGroup(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, newLedger(t), hook("http://127.0.0.1:1"))
+	summaryOf := func(id string, outcomes ...ledger.Outcome) ([]Group, string, error) {
+		b.run(id, outcomes...)
+		run, err := b.ledger.Run(t.Context(), ledger.AllTenants(), id)
+		must(t, err)
+		return b.summary(t.Context(), &run)
+	}
+	for name, reason := range testparts.SameFailures() {
+		var outcomes []ledger.Outcome
+		for i := range 300 {
+			outcomes = append(outcomes, ledger.Outcome{Outcome: core.Failed, Reason: core.Reason(reason(fmt.Sprintf("fw-%d", i+1), i) + "\nsecond line")})
+		}
+		groups, more, err := summaryOf(strings.ReplaceAll(name, " ", "-"), outcomes...)
+		if err != nil || more != "" || len(groups) != 1 || groups[0].Count != 300 || strings.Contains(groups[0].Reason, "10.0.") || len(groups[0].Reason) > maxReason {
+			t.Errorf("%s: %.3v, %q, %v", name, groups, more, err)
+		}
+	}
+	for i, two := range testparts.DifferentFailures() {
+		groups, _, err := summaryOf(fmt.Sprint("differ-", i), ledger.Outcome{Outcome: core.Failed, Reason: core.Reason(two[0])}, ledger.Outcome{Outcome: core.Failed, Reason: core.Reason(two[1])})
+		if err != nil || len(groups) != 2 {
+			t.Errorf("%q: %+v, %v", two, groups, err)
+		}
 	}
 }
 

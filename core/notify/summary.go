@@ -14,10 +14,6 @@ import (
 // maxRead is how many jobs of one outcome are read for a summary; the counts are of all.
 const maxRead = 5000
 
-// hostWord stands for the host's own name in a reason, so that the same reason of many hosts is
-// one.
-const hostWord = "HOST"
-
 // bad are outcomes that a summary reports, the worst first.
 func bad() []core.Outcome {
 	return []core.Outcome{core.Lost, core.Failed, core.RolledBack, core.Unreachable, core.Cancelled}
@@ -55,8 +51,12 @@ func (s *Service) missedWindowsOnly(ctx context.Context, r *ledger.Run) (bool, e
 // many more there are.
 func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group, more string, err error) {
 	type key struct{ outcome, reason string }
-	found := map[key]*Group{}
-	own := map[key]string{}
+	type group struct {
+		Group
+		own  string // reason of the first host, as it is
+		like string // the same with HOST for its name; "" where those of others differ
+	}
+	found := map[key]*group{}
 	all := 0
 	for _, outcome := range bad() {
 		all += run.Outcomes[outcome]
@@ -67,15 +67,19 @@ func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group,
 				return nil, "", err
 			}
 			for i := range list {
-				host, said := line(list[i].Host, maxHost), firstLine(list[i].Reason)
-				k := key{string(outcome), withoutHost(said, list[i].Host)}
+				host := list[i].Host
+				said, _, _ := strings.Cut(strings.TrimSpace(list[i].Reason), "\n")
+				like := firstLine(core.ReplaceHost(host, said))
+				k := key{string(outcome), firstLine(core.Generalize(host, said))}
 				g := found[k]
 				if g == nil {
-					g = &Group{Outcome: k.outcome, Reason: k.reason}
-					found[k], own[k] = g, said
+					g = &group{Group{Outcome: k.outcome, Reason: k.reason}, firstLine(said), like}
+					found[k] = g
+				} else if like != g.like {
+					g.like = ""
 				}
 				if g.Count++; len(g.Hosts) < maxNamed {
-					g.Hosts = append(g.Hosts, host)
+					g.Hosts = append(g.Hosts, line(host, maxHost))
 				}
 			}
 			n += len(list)
@@ -85,12 +89,15 @@ func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group,
 			page.Cursor = next
 		}
 	}
-	for k, g := range found {
-		if g.Count == 1 {
-			g.Reason = own[k]
+	for _, g := range found {
+		switch {
+		case g.Count == 1:
+			g.Reason = g.own
+		case g.like != "":
+			g.Reason = g.like
 		}
 		g.Outcome = strings.ReplaceAll(g.Outcome, "_", " ")
-		groups = append(groups, *g)
+		groups = append(groups, g.Group)
 	}
 	slices.SortFunc(groups, func(a, b Group) int {
 		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
@@ -110,29 +117,4 @@ func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group,
 func firstLine(reason string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(reason), "\n")
 	return line(first, maxReason)
-}
-
-// withoutHost puts a word in the place of the host's own name, where that is a word of its own.
-func withoutHost(text, host string) string {
-	if host == "" {
-		return text
-	}
-	var b strings.Builder
-	for {
-		i := strings.Index(text, host)
-		if i < 0 {
-			return b.String() + text
-		}
-		end := i + len(host)
-		if (i == 0 || !nameByte(text[i-1])) && (end == len(text) || !nameByte(text[end])) {
-			b.WriteString(text[:i] + hostWord)
-		} else {
-			b.WriteString(text[:end])
-		}
-		text = text[end:]
-	}
-}
-
-func nameByte(c byte) bool {
-	return c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }

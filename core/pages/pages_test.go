@@ -72,7 +72,9 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			{Host: "web0", Outcome: core.Changed, Cells: "C", Group: "g1"}, {Index: 1, Host: "web1" + hostile, Outcome: core.Failed, Cells: "F", Group: "g2"}, {Index: 2, Host: "web2"},
 		}})
 	case path == "/v1/runs/r1/groups":
-		answer(map[string]any{"items": []api.ResultGroup{{ID: "g2", Outcome: core.Failed, Step: hostile, Reason: hostile, Diff: f.diff, Total: 9, Hosts: []string{"web1" + hostile}}, {ID: "g1", Outcome: core.Changed, Total: 2871, Hosts: []string{"web0"}}}})
+		answer(api.ResultGroups{Same: 2871, Differ: 9, LeftOut: 3, LeftOutHosts: 7, Items: []api.ResultGroup{
+			{ID: "g2", Outcome: core.Failed, Step: hostile, Reason: hostile, Varied: true, Diff: f.diff, Total: 2, Hosts: []string{"web1" + hostile}}, {ID: "g1", Outcome: core.Changed, Total: 2871, Hosts: []string{"web0"}},
+		}})
 	case path == "/v1/runs/r1/steps":
 		answer(api.StepCounts{Steps: []api.GridStep{{Name: hostile, Uses: "command"}}, Waves: []api.WaveCounts{{Wave: 1, Hosts: 3000, Done: 2001, Steps: []map[core.Outcome]int{{core.Failed: 1, core.Changed: 2000}}}}})
 	case path == "/v1/runs/r1/waits":

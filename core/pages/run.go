@@ -20,12 +20,10 @@ import (
 type runView struct {
 	Run     api.Run
 	Bars    []bar
-	Groups  []api.ResultGroup
-	Same    int // hosts of the largest group
-	Differ  int // hosts with another result
+	Groups  api.ResultGroups
 	Steps   []api.GridStep
 	Waves   []waveRow // of waves that have begun
-	Waits   []api.Wait
+	Waits   api.Waits
 	Away    bool // the queue does not answer: what runs and what waits is unknown
 	Deeds   []deed
 	Missing []string // parts that cannot be shown, and why
@@ -108,21 +106,15 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 			view.Missing = append(view.Missing, what+" cannot be shown: "+reasonOf(err))
 		}
 	}
-	groups, err := v.client.ResultGroups(ctx, id)
+	view.Groups, err = v.client.ResultGroups(ctx, id)
 	part("Groups of results", err)
-	view.Groups = groups.Items
-	for _, g := range view.Groups {
-		view.Same, view.Differ = max(view.Same, g.Total), view.Differ+g.Total
-	}
-	view.Differ -= view.Same
 	counts, err := v.client.StepCounts(ctx, id)
 	part("Steps by wave", err)
 	view.Steps, view.Waves = counts.Steps, wavesOf(counts)
 	if !view.Run.Complete() {
-		waits, err := v.client.Waits(ctx, id)
+		view.Waits, err = v.client.Waits(ctx, id)
 		part("The waits of hosts", err)
-		view.Waits = waits.Items
-		view.Away = slices.ContainsFunc(waits.Items, func(w api.Wait) bool { return w.Code == core.QueueAway })
+		view.Away = slices.ContainsFunc(view.Waits.Items, func(w api.Wait) bool { return w.Code == core.QueueAway })
 	}
 	view.Bars = barsOf(view.Run, view.Away)
 	view.Deeds, err = deedsOf(ctx, v.client, id)

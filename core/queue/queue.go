@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -144,6 +146,9 @@ type Inspect interface {
 	Payload(ctx context.Context, run string) ([]byte, error)
 	// Explain returns why a job is where it is.
 	Explain(ctx context.Context, job core.JobID) (Explanation, error)
+	// Leased returns the jobs of a run that are leased, the longest ones first. Between its steps jobs
+	// may move.
+	Leased(ctx context.Context, run string) ([]Leased, error)
 	// Holders returns which jobs hold the locks of a host and of an HA group, where "" is none.
 	Holders(ctx context.Context, host, haGroup string) ([]Holder, error)
 }
@@ -270,6 +275,18 @@ type Explanation struct {
 	Until  time.Time   `json:"until,omitzero"`
 	Event  string      `json:"event,omitempty"`  // of a suspended job: what Ack.Event names; it has no Reason
 	Holder string      `json:"holder,omitempty"` // RUN/INDEX of the job that a blocked one waits for, which may be another tenant's
+}
+
+// Leased is a job that a node works on.
+type Leased struct {
+	Index int
+	Node  string
+	Since time.Time // when its lease began
+}
+
+// SortLeased puts the longest leases first.
+func SortLeased(all []Leased) {
+	slices.SortFunc(all, func(a, b Leased) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Index, b.Index)) })
 }
 
 // Holder is a job that holds a lock.

@@ -20,12 +20,12 @@ func (s *Server) grid() {
 	}, s.showGrid)
 	handle(s, route{
 		id: "list-result-groups", method: http.MethodGet, path: "/v1/runs/{run}/groups", summary: "List groups of hosts of a run with the same result", role: Viewer,
-		detail: "The same outcome, for the same reason, by the same steps, with the same diffs, where a host's own name does not count as a difference. " +
-			"The worst outcome first, in each the largest group first; the list ends after " + strconv.Itoa(maxGroups) + " groups.",
+		detail: "The same outcome, for the same reason, by the same steps, with the same diffs. A host's own name is no difference, nor are addresses, times and temporary names of a reason. " +
+			"The worst outcome first, in each the largest group first. The list ends after " + strconv.Itoa(maxGroups) + " groups, and left_out counts the rest.",
 	}, s.listGroups)
 	handle(s, route{
 		id: "list-waits", method: http.MethodGet, path: "/v1/runs/{run}/waits", summary: "List what the hosts of a run wait for", role: Viewer,
-		detail: "The reason with most hosts first. The queue is asked about the first " + strconv.Itoa(askedHosts) + " released hosts without an outcome.",
+		detail: "The reason with most hosts first. The queue is asked about " + strconv.Itoa(askedHosts) + " of the released hosts that wait; its counts give the reasons of the others. The list ends after " + strconv.Itoa(maxWaits) + " reasons, and left_out counts the rest. longest has hosts that run.",
 	}, s.listWaits)
 	handle(s, route{
 		id: "count-steps", method: http.MethodGet, path: "/v1/runs/{run}/steps", summary: "Count what each step of a run did, by wave", role: Viewer,
@@ -114,10 +114,10 @@ const (
 	groupDiff  = 2000 // bytes
 )
 
-func (s *Server) listGroups(ctx context.Context, by caller, in *RunPath) (*list[api.ResultGroup], error) {
+func (s *Server) listGroups(ctx context.Context, by caller, in *RunPath) (*body[api.ResultGroups], error) {
 	_, sheet, err := s.sheetOf(ctx, by, in.Run)
 	if err != nil {
 		return nil, err
 	}
-	return listOf(sheet.groups(), ""), nil
+	return &body[api.ResultGroups]{sheet.groups()}, nil
 }

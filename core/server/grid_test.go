@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/testparts"
 )
 
 // The grid has a letter for each recorded step, and a page of hosts at a time; results that are the
@@ -118,7 +119,7 @@ func TestCellsOf(t *testing.T) {
 	}
 }
 
-// The host's own name makes no difference; everything else does.
+// The host's own name makes no difference where it is a word; everything else does.
 func TestGroupOf(t *testing.T) {
 	t.Parallel()
 	row := func(host, reason string) *sheetRow {
@@ -133,10 +134,63 @@ func TestGroupOf(t *testing.T) {
 	}
 	for what, other := range map[string]string{
 		"reason": groupOf(row("web1", "timeout"), did("+name web1")), "diff": groupOf(row("web1", "web1 refused"), did("+name web9")), "steps": groupOf(row("web1", "web1 refused"), nil),
+		"time in a diff": groupOf(row("web1", "web1 refused"), did("+name web1 10:00:00")),
 	} {
 		if other == first {
 			t.Errorf("another %s is the same group", what)
 		}
+	}
+	if groupOf(row("a", "path /var"), nil) == groupOf(row("o", "poth /vor"), nil) {
+		t.Error("the letters of a word count as the name of a host")
+	}
+}
+
+// 300 equal failures are one group, and so are the hosts that did well; failures that differ are
+// groups of their own.
+func TestEqualFailuresOfManyHostsAreOneGroup(t *testing.T) {
+	t.Parallel()
+	end := func(s *sheet, host string, outcome core.Outcome, reason string) {
+		r := sheetRow{Job: ledger.Job{JobID: core.JobID{Index: len(s.rows)}, Host: host, Outcome: outcome, Reason: reason}}
+		r.group = groupOf(&r, nil)
+		s.rows = append(s.rows, r)
+	}
+	for name, reason := range testparts.SameFailures() {
+		s := &sheet{}
+		for i := range 300 {
+			host := fmt.Sprint("web", i+1)
+			end(s, host, core.Unreachable, reason(host, i)+"\nhint: compare with ssh -v "+host)
+			end(s, fmt.Sprint("db", i+1), core.Changed, "")
+		}
+		end(s, "db0", core.Changed, "")
+		got := s.groups()
+		varied := name != "the host's own"
+		if len(got.Items) != 2 || got.Items[0].Total != 300 || got.Items[0].Outcome != core.Unreachable || got.Items[0].Varied != varied || got.Items[1].Varied ||
+			got.Same != 301 || got.Differ != 300 || got.LeftOut != 0 || !strings.HasPrefix(got.Items[0].Reason, reason("web1", 0)) {
+			t.Errorf("%s: %d groups, %.2v", name, len(got.Items), got)
+		}
+	}
+	for _, two := range testparts.DifferentFailures() {
+		s := &sheet{}
+		end(s, "a", core.Failed, two[0])
+		end(s, "b", core.Failed, two[1])
+		if got := s.groups(); len(got.Items) != 2 || got.Same != 1 || got.Differ != 1 {
+			t.Errorf("%q: %+v", two, got)
+		}
+	}
+}
+
+// The counts are of all groups, also of those that the list leaves out: the largest one here.
+func TestGroupsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := &sheet{}
+	for i := range maxGroups + 3 {
+		s.rows = append(s.rows, sheetRow{Job: ledger.Job{Host: fmt.Sprint("web", i), Outcome: core.Failed}, group: fmt.Sprint(i)})
+	}
+	for i := range 500 {
+		s.rows = append(s.rows, sheetRow{Job: ledger.Job{Host: fmt.Sprint("db", i), Outcome: core.Changed}, group: "changed"})
+	}
+	if got := s.groups(); len(got.Items) != maxGroups || got.Same != 500 || got.Differ != maxGroups+3 || got.LeftOut != 4 || got.LeftOutHosts != 503 {
+		t.Errorf("%d groups, %d the same, %d differ, %d left out of %d hosts", len(got.Items), got.Same, got.Differ, got.LeftOut, got.LeftOutHosts)
 	}
 }
 

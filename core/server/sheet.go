@@ -206,22 +206,17 @@ func cellsOf(columns []api.GridStep, did []launch.StepBrief) string {
 }
 
 // groupOf identifies equal results: outcome, step, reason, and what each step did and changed. The
-// host's own name is no difference.
+// host's own name is no difference, nor are addresses, times and temporary names of a reason.
 func groupOf(row *sheetRow, did []launch.StepBrief) string {
 	h := sha256.New()
-	add := func(text string) {
-		if row.Host != "" {
-			text = strings.ReplaceAll(text, row.Host, "\x00")
-		}
-		_, _ = h.Write(append([]byte(text), 1))
-	}
+	add := func(text string) { _, _ = h.Write(append([]byte(text), 1)) }
 	add(string(row.Outcome))
 	add(row.Step)
-	add(row.Reason)
+	add(core.Generalize(row.Host, row.Reason))
 	for _, step := range did {
 		add(step.Name)
 		add(string(step.Outcome))
-		add(step.Diff)
+		add(core.ReplaceHost(row.Host, step.Diff))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
@@ -237,31 +232,45 @@ func diffOf(did []launch.StepBrief) string {
 }
 
 // groups are the results of a sheet, the worst outcome first, in each the largest group.
-func (t *sheet) groups() []api.ResultGroup {
+func (t *sheet) groups() api.ResultGroups {
 	at := map[string]int{}
 	all := []api.ResultGroup{}
+	first := []string{} // reason of each group, without the name of its first host
+	found := api.ResultGroups{}
 	for i := range t.rows {
 		r := &t.rows[i]
 		if r.Outcome == "" {
 			continue
 		}
+		reason := core.ReplaceHost(r.Host, r.Reason)
 		k, known := at[r.group]
 		if !known {
 			k = len(all)
 			at[r.group] = k
+			first = append(first, reason)
 			all = append(all, api.ResultGroup{
 				ID: r.group, Outcome: r.Outcome, Step: r.Step, Reason: r.Reason, ReasonCode: r.ReasonCode, Diff: t.diffs[r.group], Index: r.Index, Hosts: []string{},
 			})
 		}
 		g := &all[k]
+		g.Varied = g.Varied || reason != first[k]
 		if g.Total++; len(g.Hosts) < groupHosts {
 			g.Hosts = append(g.Hosts, r.Host)
 		}
+		found.Differ++
 	}
 	slices.SortStableFunc(all, func(a, b api.ResultGroup) int {
 		return cmp.Or(cmp.Compare(slices.Index(worstFirst, a.Outcome), slices.Index(worstFirst, b.Outcome)), cmp.Compare(b.Total, a.Total))
 	})
-	return all[:min(len(all), maxGroups)]
+	for i := range all {
+		found.Same = max(found.Same, all[i].Total)
+		if i >= maxGroups {
+			found.LeftOut, found.LeftOutHosts = found.LeftOut+1, found.LeftOutHosts+all[i].Total
+		}
+	}
+	found.Differ -= found.Same
+	found.Items = all[:min(len(all), maxGroups)]
+	return found
 }
 
 // worstFirst is the order in which outcomes need attention.

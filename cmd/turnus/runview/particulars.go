@@ -2,84 +2,18 @@ package runview
 
 import (
 	"regexp"
-	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
+// fingerprint is one of the texts that core.Generalize replaces, and people copy.
 var fingerprint = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`SHA256:[A-Za-z0-9+/]+`) })
 
-// particulars are the parts of a text that differ from host to host though the failure is the same:
-// addresses with ports, times, durations, temporary names, process numbers. Other numbers stay, as
-// exit codes and line numbers do.
-var particulars = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(strings.Join([]string{
-		fingerprint().String(),
-		`\([^() ]*:\d+\)`,                 // (address:port)
-		`\[[0-9a-fA-F:.]+(?:%\w+)?\]:\d+`, // [::1]:22
-		`\b\d{1,3}(?:\.\d{1,3}){3}:\d+`,   // 192.0.2.7:40022
-		`\bHOST(?:[-\w.]*):\d+`,           // the host's own name and port
-		`\bport \d+`,                      // as ssh writes it
-		`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?`, // a time
-		`\b\d\d:\d\d:\d\d(?:[.,]\d+)?`,                                              // a time of day
-		`\b(?:\d+(?:\.\d+)?(?:ns|µs|us|ms|s|m|h))+\b`,                               // 1m20.5s
-		`\b\d+(?:\.\d+)? (?:millisecond|second|minute|hour)s?\b`,
-		`(?:/var)?/tmp/[^\s:;,'"()]+`,       // temporary files
-		`\b(?:pid|process) \d+`, `\[\d+\]:`, // nginx[4711]:
-		`\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b`, // a UUID
-		`\b\d{8}-\d{6}-[a-z0-9]{8}\b`,                              // a run
-		`\b0x[0-9a-f]{6,}\b`,                                       // an address in memory
-	}, "|"))
-})
-
-// mostGeneral bounds the texts that general works on, in bytes: longer ones are compared as they
-// are.
-const mostGeneral = 16 << 10
-
-// general returns a text of a host without what differs from host to host.
-func general(host, text string) string {
-	if len(text) > mostGeneral {
-		return text
-	}
-	return particulars().ReplaceAllString(withoutName(host, text), "…")
-}
-
-// withoutName returns the text with HOST in place of a host's name where it is a word, or the
-// beginning of a longer name.
-func withoutName(host, text string) string {
-	if host == "" {
-		return text
-	}
-	var b strings.Builder
-	before := rune(0)
-	for {
-		at := strings.Index(text, host)
-		if at < 0 {
-			return b.String() + text
-		}
-		if at > 0 {
-			before, _ = utf8.DecodeLastRuneInString(text[:at])
-		}
-		b.WriteString(text[:at])
-		after, _ := utf8.DecodeRuneInString(text[at+len(host):])
-		if inName(before) || inName(after) {
-			b.WriteString(host)
-		} else {
-			b.WriteString("HOST")
-		}
-		before, _ = utf8.DecodeLastRuneInString(host)
-		text = text[at+len(host):]
-	}
-}
-
-func inName(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
-
 // reasonKey is equal for reasons that are the same except the host.
-func reasonKey(r api.Result) string { return general(r.Host, console.FirstLine(ReasonText(r))) }
+func reasonKey(r api.Result) string { return core.Generalize(r.Host, console.FirstLine(ReasonText(r))) }
 
 // outputKey is equal for outputs that belong together: those of failures except the host, others
 // only if they are equal.
@@ -87,5 +21,5 @@ func outputKey(host, text string, good bool) string {
 	if good {
 		return text
 	}
-	return general(host, text)
+	return core.Generalize(host, text)
 }

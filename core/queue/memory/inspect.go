@@ -225,6 +225,29 @@ func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, 
 	return ex, nil
 }
 
+// Leased returns the jobs of a run that are leased, in O(leases of all runs).
+func (q *Queue) Leased(ctx context.Context, id string) ([]queue.Leased, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r, err := q.find(id)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]queue.Leased, 0, r.count.leased)
+	for _, s := range q.sessions {
+		for j := s.first; j != nil; j = j.next {
+			if j.r == r {
+				all = append(all, queue.Leased{Index: j.index, Node: s.node, Since: j.leasedAt})
+			}
+		}
+	}
+	queue.SortLeased(all)
+	return all, nil
+}
+
 // Holders returns which jobs hold the locks of a host and of an HA group.
 func (q *Queue) Holders(ctx context.Context, host, haGroup string) (all []queue.Holder, err error) {
 	if err := ctx.Err(); err != nil {

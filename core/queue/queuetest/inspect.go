@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ var inspectTests = []test{
 	{name: "StatusAddsUp", run: statusSums},
 	{name: "ServedIsWorkerTime", run: servedTime},
 	{name: "Explain", run: explainTexts},
+	{name: "Leased", run: leasedJobs},
 	{name: "Stats", run: statsCounts},
 	{name: "Load", run: loadCounts},
 	{name: "CheckAndRepairOfASoundQueue", run: checkSound},
@@ -88,6 +90,40 @@ func explainTexts(f *fixture) {
 	f.completes(s, "a")
 	if ex := f.explain("a", 15); ex.State != core.Done || !strings.Contains(ex.Reason.Text(), "cancelled") || ex.Reason.Code() != core.ThresholdReached {
 		f.Errorf("Explain reports %+v of a cancelled job", ex)
+	}
+}
+
+// leasedJobs expects the jobs of one run that nodes work on, and none in another state.
+func leasedJobs(f *fixture) {
+	s := f.open("worker-7")
+	first := f.everywhere(s) // which has a job of another run
+	other := f.open("worker-8")
+	f.leaseN(other, 2)
+	leased := func() []queue.Leased {
+		all, err := f.q.Leased(f.ctx, "a")
+		f.must(err)
+		return all
+	}
+	all := leased()
+	eq(f, "leased jobs", len(all), f.status("a").InFlight)
+	eq(f, "leased jobs", len(all), 3)
+	eq(f, "the longest one", all[0].Index, first.Job.Index)
+	eq(f, "its node", all[0].Node, "worker-7")
+	for i, l := range all {
+		eq(f, "state of a leased job", f.explain("a", l.Index).State, core.Leased)
+		if l.Since.IsZero() || i > 0 && (l.Node != "worker-8" || l.Since.Before(all[i-1].Since)) {
+			f.Errorf("%+v are leased, expected the longest ones first, with their nodes", all)
+		}
+	}
+	f.ack(s, suspend(first, "e"))
+	eq(f, "leased jobs after a suspension", len(leased()), 2)
+	_, err := f.q.Leased(f.ctx, "no")
+	if !errors.Is(err, core.ErrNotFound) {
+		f.Errorf("leases of a run that is not there: %v", err)
+	}
+	f.submit(on("idle", "h"))
+	if all, err = f.q.Leased(f.ctx, "idle"); err != nil || len(all) != 0 {
+		f.Errorf("leases of a run that waits: %+v, %v", all, err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -108,6 +110,36 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 	}
 	ex.Reason = explain(ex, a, b, c)
 	return ex, nil
+}
+
+// Leased returns the jobs of a run that are leased. A job that moves between two steps counts once.
+func (q *Queue) Leased(ctx context.Context, run string) ([]queue.Leased, error) {
+	found := map[int]queue.Leased{}
+	for session, cursor := "", "0"; ; {
+		v, err := q.eval(ctx, q.scripts.leased, run, session, cursor)
+		if err != nil {
+			return nil, fmt.Errorf("leases of run %q: %w", run, err)
+		}
+		if n, ok := v.(int64); ok && n < 0 {
+			return nil, fmt.Errorf("leases of run %q: no such run: %w", run, core.ErrNotFound)
+		}
+		r := newReply(v)
+		session, cursor = r.text(), r.text()
+		for !r.empty() {
+			l := queue.Leased{Index: r.int(), Node: r.text(), Since: r.time()}
+			if before, twice := found[l.Index]; !twice || before.Since.Before(l.Since) {
+				found[l.Index] = l
+			}
+		}
+		if err := r.end("leased"); err != nil {
+			return nil, err
+		}
+		if session == "" {
+			all := slices.Collect(maps.Values(found))
+			queue.SortLeased(all)
+			return all, nil
+		}
+	}
 }
 
 // Holders returns which jobs hold the locks of a host and of an HA group.

@@ -19,7 +19,7 @@ type script = redisconn.Script
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, submit, payload, open, beat, shut, format, adopt, save, guest, signaljob, recovery, drop, cancel, adjust, event, wait, awaited, poll, news, explain, holders, post, posted, names, publish, tidy, pool *script
+	turn, accept, submit, payload, open, beat, shut, format, adopt, save, guest, signaljob, recovery, drop, cancel, adjust, event, wait, awaited, poll, news, explain, leased, holders, post, posted, names, publish, tidy, pool *script
 }
 
 // loaded holds the scripts by the life of sessions, which is the same for all queues of a process
@@ -83,6 +83,7 @@ func makeScripts(ttl time.Duration) (*scripts, error) {
 		{&s.awaited, "awaited", "base small progress"},
 		{&s.news, "news", ""},
 		{&s.explain, "explain", "base small locks jobs"},
+		{&s.leased, "leased", "base small locks jobs"},
 		{&s.holders, "holders", "base small locks jobs"},
 		{&s.post, "post", "base small"},
 		{&s.posted, "posted", "base small"},

@@ -224,6 +224,37 @@ func adoptPages(b bench) {
 	b.returns(b.q.scripts.adopt, "[GONE]", s, "0")
 }
 
+func leasedPages(b bench) {
+	sessions := []string{b.open(), b.open(), b.open()}
+	b.submit("other", 300)
+	b.lease(sessions[0], 300)
+	b.submit("r", 1900)
+	want := map[int]bool{}
+	for _, s := range sessions {
+		for _, l := range b.lease(s, 600) {
+			want[l.Job.Index] = true
+		}
+	}
+	b.unchanged("leased", func() {
+		b.returns(b.q.scripts.leased, "-1", "none", "", "0")
+		page := b.call(b.q.scripts.leased, "r", "", "0").([]any)
+		if n := (len(page) - 2) / 3; n < 600 || n > 1600 || page[0] == "" {
+			b.Errorf("a page has %d leases and continues at %q, expected about 1000 of 2100, and a session", n, page[0])
+		}
+		got, err := b.q.Leased(b.Context(), "r")
+		b.must(err)
+		for _, l := range got {
+			if !want[l.Index] || l.Node == "" || l.Since.IsZero() {
+				b.Errorf("leased: %+v", l)
+			}
+			delete(want, l.Index)
+		}
+		if len(got) != 1800 || len(want) != 0 {
+			b.Errorf("%d jobs are leased, expected 1800; %d are missing", len(got), len(want))
+		}
+	})
+}
+
 func closeBounded(b bench) {
 	s := b.open()
 	no := b.submit("r", 300)

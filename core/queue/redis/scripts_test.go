@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"event":     {eventBounded, eventDismisses},
 		"explain":   {explainReads},
 		"holders":   {holdersReads},
+		"leased":    {leasedPages},
 		"format":    {formatOfAnEmptyPool, formatTakesOver, formatWaitsForSessions, formatRefuses, formatComesBack},
 		"guest":     {guestAlone, guestEntersAgain, guestRefuses},
 		"names":     {namesPrunes},
