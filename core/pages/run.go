@@ -28,6 +28,7 @@ type runView struct {
 	Waits   []api.Wait
 	Away    bool // the queue does not answer: what runs and what waits is unknown
 	Deeds   []deed
+	Left    leftovers
 	Missing []string // parts that cannot be shown, and why
 }
 
@@ -124,6 +125,7 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 		view.Waits = waits.Items
 		view.Away = slices.ContainsFunc(waits.Items, func(w api.Wait) bool { return w.Code == core.QueueAway })
 	}
+	view.Left = leftoversOf(ctx, v, view.Run, part)
 	view.Bars = barsOf(view.Run, view.Away)
 	view.Deeds, err = deedsOf(ctx, v.client, id)
 	part("Who did what", err)
