@@ -66,7 +66,7 @@ type hostTask struct {
 
 // now finds the unfinished tasks of a host, and why each waits.
 func (view *hostView) now(ctx context.Context, v visit) error {
-	runs, err := openRuns(ctx, v.client, client.RunFilter{}, api.Active, api.Paused, api.Stopped, api.Cancelled)
+	runs, err := openRuns(ctx, v.client, client.RunFilter{}, api.Active, api.Paused, api.Stopped, api.Cancelled, api.Queued, api.Approval)
 	if err != nil {
 		return err
 	}
