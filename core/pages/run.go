@@ -127,7 +127,7 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 	}
 	view.Left = leftoversOf(ctx, v, view.Run, part)
 	view.Bars = barsOf(view.Run, view.Away)
-	view.Deeds, err = deedsOf(ctx, v.client, id)
+	view.Deeds, err = deedsOf(ctx, v.client, view.Run)
 	part("Who did what", err)
 	return view, nil
 }

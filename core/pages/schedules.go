@@ -17,6 +17,9 @@ import (
 // listed is how many schedules, playbooks, window sets or calendar feeds a page has.
 const listed = 100
 
+// scheduleDeedsShown is how many actions of people the page of a schedule has.
+const scheduleDeedsShown = 20
+
 // maxForm bounds what a form sends.
 const maxForm = 64 << 10
 
@@ -37,6 +40,8 @@ type scheduleFacts struct {
 	Done     string // an action that was just taken
 	Run      string // that a trigger launched
 	Runs     string // that a backfill launches
+	Deeds    []deed // the newest first
+	Unseen   string // why Deeds is not shown
 }
 
 // scheduleView is what a schedule would launch now. It stays as it was loaded, so that a form
@@ -75,7 +80,17 @@ func (p *Pages) schedule(w http.ResponseWriter, r *http.Request, v visit) {
 func schedulePage(name string) *livePage {
 	read := func(ctx context.Context, v visit, q url.Values) (any, error) {
 		schedule, err := v.client.Schedule(ctx, name)
-		return scheduleFacts{Schedule: schedule, Done: q.Get("done"), Run: q.Get("run"), Runs: q.Get("runs")}, err
+		if err != nil {
+			return nil, err
+		}
+		facts := scheduleFacts{Schedule: schedule, Done: q.Get("done"), Run: q.Get("run"), Runs: q.Get("runs")}
+		entries, err := v.client.Audit(ctx, client.AuditFilter{Kind: "schedule", Object: schedule.Name}, client.Page{Limit: deedsShown})
+		if err != nil { // one panel that fails leaves the rest
+			facts.Unseen = reasonOf(err)
+		}
+		facts.Deeds = scheduleDeeds(entries.Items, schedule.Tenant)
+		facts.Deeds = facts.Deeds[:min(len(facts.Deeds), scheduleDeedsShown)]
+		return facts, nil
 	}
 	launches := func(ctx context.Context, v visit, q url.Values) any {
 		view, err := scheduleOf(ctx, v, name)
