@@ -56,8 +56,8 @@ func deedsOf(ctx context.Context, c *client.Client, run api.Run) ([]deed, error)
 // triggerWithin bounds the time between a trigger of a schedule and its run.
 const triggerWithin = 10 * time.Minute
 
-// triggersOf finds the person who triggered the schedule that launched a run; nobody if the
-// schedule launched it by itself.
+// triggersOf finds the person who triggered the schedule that launched a run; nobody if a fire time
+// did.
 func triggersOf(ctx context.Context, c *client.Client, run api.Run) (all []deed, err error) {
 	if run.Schedule == "" {
 		return nil, nil

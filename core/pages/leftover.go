@@ -11,8 +11,8 @@ import (
 // page names.
 const leftoversShown = 50
 
-// leftovers is what a run leaves to check: handlers that nobody ran, and hosts that may have been
-// touched when the queue was lost.
+// leftovers has the handlers that a run left pending, and the hosts that may have been touched when
+// the queue was lost.
 type leftovers struct {
 	Pending []api.PendingHandler
 	Touched []api.Job

@@ -44,7 +44,7 @@ type scheduleFacts struct {
 	Unseen   string // why Deeds is not shown
 }
 
-// scheduleView is what a schedule would launch now. It stays as it was loaded, so that a form
+// scheduleView is a schedule with its launch of now. It stays as it was loaded, so that a form
 // launches what its reader saw.
 type scheduleView struct {
 	Schedule api.Schedule
