@@ -78,7 +78,7 @@ func (p *Pages) backfill(w http.ResponseWriter, r *http.Request, v visit, name s
 	view.Backfill = backfillOf(r.Context(), v, view, r.PostForm)
 	var status int
 	if status, view.Problem = view.Backfill.unconfirmed(r.PostForm); view.Problem != "" {
-		p.show(w, status, "schedule", v, view.Schedule.Name, view)
+		p.notLaunched(w, r, v, status, name, view)
 		return
 	}
 	b := view.Backfill

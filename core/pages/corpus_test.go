@@ -111,6 +111,8 @@ func corpusAnswers() map[string]any {
 		"GET /v1/playbooks": items([]api.Playbook{playbook}), "GET /v1/playbooks/shop": playbook,
 		"GET /v1/calendar":            api.Calendar{At: at, From: at.AddDate(0, 0, -1), To: at.AddDate(0, 0, 13), Lanes: []api.CalendarLane{lane}, Zones: []api.CalendarZone{{Name: hostile}}},
 		"GET /v1/calendar-feeds":      items([]api.CalendarFeed{{ID: "f1", Name: hostile, Tenant: hostile, CreatedBy: hostile, Created: at}}),
+		"GET /v1/sources":             items([]api.Source{{Name: hostile, Waiting: &api.WaitingSource{Generation: hostile, At: at, Reason: hostile}}}),
+		"GET /v1/handlers":            items([]api.PendingHandler{{Playbook: hostile, Host: hostile, Handler: hostile, Run: hostile, Since: at}}),
 		"GET /v1/runs/r0":             api.Run{ID: "r0", Playbook: hostile, Phase: api.Finished, Ended: at, Reason: hostile, Total: 8, Outcomes: map[core.Outcome]int{core.Failed: 3}},
 		"POST /v1/runs/r0/retry/plan": plan,
 	}
@@ -161,6 +163,7 @@ func skeleton(t *testing.T, text string) (all []string) {
 func TestNoTextChangesAPage(t *testing.T) {
 	const plain = "harmless"
 	f := &serviceAPI{newFake(), api.Whoami{Name: "ann", Token: "t1", Tenant: "*", Roles: []string{"admin"}}, nil}
+	f.run.Revision, f.run.Handlers = hostile, 2
 	say := &saying{Handler: answering(f, corpusAnswers())}
 	say.text.Store(plain)
 	p, err := New(Config{API: say, Version: "test", Log: slog.New(slog.DiscardHandler)})

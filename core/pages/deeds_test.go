@@ -47,6 +47,36 @@ func TestWhoDidIt(t *testing.T) {
 	has(t, "without the audit log", text, "cannot be shown: the ledger is away", "anton approved wave 2")
 }
 
+// A run that a person triggered names that person, who is not its launcher, and so does the page of
+// its schedule. Control: entries of other runs and of other tenants' schedules do not count.
+func TestWhoTriggeredIt(t *testing.T) {
+	at := time.Date(2026, 12, 7, 2, 0, 0, 0, time.UTC)
+	const id = "acme:night-t1"
+	o := scheduleAPI("viewer")
+	o.set("GET /v1/runs/"+id, api.Run{ID: id, Tenant: "acme", Playbook: "patch", Phase: api.Finished, Created: at, Ended: at, Schedule: "acme:night", LaunchedBy: "schedule:acme:night"})
+	o.set("GET /v1/runs/"+id+"/decisions", items([]api.Decision{}))
+	o.set("GET /v1/audit", items([]api.Entry{
+		{Time: at.Add(3), Tenant: "acme", Who: "bob", What: "schedule.pause", After: json.RawMessage(`{"paused":true,"reason":"storm","why":"storm"}`)},
+		{Time: at.Add(2), Tenant: "globex", Who: "eve", What: "schedule.trigger", After: json.RawMessage(`{"what":"` + id + `"}`)},
+		{Time: at.Add(1), Tenant: "acme", Who: "bob", What: "schedule.trigger", After: json.RawMessage(`{"what":"acme:night-t2"}`)},
+		{Time: at, Tenant: "acme", Who: hostile, What: "schedule.trigger", After: json.RawMessage(`{"what":"` + id + `","why":"the first try failed"}`)},
+	}))
+	v := visits(t, o)
+	_, text := v.get("/runs/" + id)
+	_, deeds, _ := strings.Cut(text, `id="decisions"`)
+	has(t, "the run", deeds, "2026-12-07 02:00:00 UTC</time>: &lt;/td&gt;&lt;script&gt;", " triggered the schedule: the first try failed<")
+	lacks(t, "the run", deeds, "bob", "eve", "<script>")
+	_, text = v.get("/schedules/acme:night")
+	has(t, "the schedule", text, ": bob paused the schedule: storm<", `bob triggered the schedule (<a href="/runs/acme:night-t2">`, `the first try failed (<a href="/runs/`+id+`">`, `href="/audit?object=night"`)
+	lacks(t, "the schedule", text, "eve")
+	harmless(t, "the schedule", text)
+	o.set("GET /v1/audit", api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
+	for _, path := range []string{"/runs/" + id, "/schedules/acme:night"} {
+		_, text = v.get(path)
+		has(t, path, text, "Who did what cannot be shown: the ledger is away")
+	}
+}
+
 // Of two people who act on one run, the second is shown what the first did, and nothing is done.
 // Control: a page that shows the first deed acts, and so does a person after a deed of its own.
 func TestTheSecondOfTwoIsShownWhatChanged(t *testing.T) {

@@ -26,6 +26,9 @@ type hostView struct {
 	NowUnseen   string // why Now is not shown
 	Locks       []api.Lock
 	LocksUnseen string // why Locks is not shown
+	Handlers    []api.PendingHandler
+	MoreLeft    bool   // there are more handlers
+	LeftUnseen  string // why Handlers is not shown
 	Windows     api.WindowSet
 	WindowsText string // why Windows is not shown
 
@@ -63,7 +66,7 @@ type hostTask struct {
 
 // now finds the unfinished tasks of a host, and why each waits.
 func (view *hostView) now(ctx context.Context, v visit) error {
-	runs, err := openRuns(ctx, v.client, client.RunFilter{}, api.Active, api.Paused, api.Stopped, api.Cancelled)
+	runs, err := openRuns(ctx, v.client, client.RunFilter{}, api.Active, api.Paused, api.Stopped, api.Cancelled, api.Queued, api.Approval)
 	if err != nil {
 		return err
 	}
@@ -128,6 +131,10 @@ func readHost(ctx context.Context, v visit, name string, q url.Values) (any, err
 	}
 	if view.Locks, err = v.client.Locks(ctx, name); err != nil {
 		view.LocksUnseen = reasonOf(err)
+	}
+	pending, err := v.client.Handlers(ctx, client.HandlerFilter{Host: name}, client.Page{Limit: leftoversShown})
+	if view.Handlers, view.MoreLeft = pending.Items, pending.Next != ""; err != nil {
+		view.LeftUnseen = reasonOf(err)
 	}
 	if host.WindowSet != "" {
 		if view.Windows, err = v.client.Window(ctx, host.WindowSet); err != nil {

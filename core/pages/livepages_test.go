@@ -15,11 +15,11 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// The calendar, windows, the project and a host change while they are open. The state of a page is
-// the same as long as nothing changed, so that its stream begins behind it.
+// The calendar, windows, the project, a host and a schedule change while they are open. The state of
+// a page is the same as long as nothing changed, so that its stream begins behind it.
 func TestMorePagesChangeWhileTheyAreOpen(t *testing.T) {
 	items := func(v any) map[string]any { return map[string]any{"items": v} }
-	for _, path := range []string{"/calendar", "/windows", "/windows/night", "/project", "/hosts/web1"} {
+	for _, path := range []string{"/calendar", "/windows", "/windows/night", "/project", "/hosts/web1", "/schedules/acme:night"} {
 		t.Run(path, func(t *testing.T) {
 			c := newChangingAPI()
 			c.roles["ann"] = "approver"
@@ -33,6 +33,8 @@ func TestMorePagesChangeWhileTheyAreOpen(t *testing.T) {
 			c.set("GET /v1/hosts/web1", api.Host{Name: "web1", WindowSet: "night"})
 			c.set("GET /v1/hosts/web1/history", items([]api.Job{}))
 			c.set("GET /v1/hosts/web1/locks", items([]api.Lock{}))
+			schedule := acmeSchedule()
+			c.set("GET /v1/schedules/acme:night", schedule)
 			web := liveSite(t, c)
 			browser := *web.Client()
 			browser.Jar, _ = cookiejar.New(nil)
@@ -51,16 +53,18 @@ func TestMorePagesChangeWhileTheyAreOpen(t *testing.T) {
 			}
 			s := streams(t, web, "ann", url.Values{"view": {path}, "seen": {first}}.Encode())
 			s.want("0:same")
+			schedule.Paused, schedule.PauseReason = true, "a colleague's storm"
 			for operation, answer := range map[string]any{
-				"GET /v1/calendar":      api.Calendar{},
-				"GET /v1/windows":       items([]api.WindowSet{{Name: "other", Reason: "closed"}}),
-				"GET /v1/windows/night": api.WindowSet{Name: "night", Reason: "another reason", Timezone: "UTC"},
-				"GET /v1/definitions":   api.Definitions{Revision: "def", Applied: time.Unix(0, 0)},
+				"GET /v1/calendar":             api.Calendar{},
+				"GET /v1/windows":              items([]api.WindowSet{{Name: "other", Reason: "closed"}}),
+				"GET /v1/schedules/acme:night": schedule,
+				"GET /v1/windows/night":        api.WindowSet{Name: "night", Reason: "another reason", Timezone: "UTC"},
+				"GET /v1/definitions":          api.Definitions{Revision: "def", Applied: time.Unix(0, 0)},
 			} {
 				c.set(operation, answer)
 			}
 			c.change()
-			s.want("0:page", map[string]string{"/calendar": "There is no lane", "/windows": "other", "/windows/night": "another reason", "/project": "def", "/hosts/web1": "another reason"}[path])
+			s.want("0:page", map[string]string{"/calendar": "There is no lane", "/windows": "other", "/windows/night": "another reason", "/project": "def", "/hosts/web1": "another reason", "/schedules/acme:night": "paused: a colleague"}[path])
 		})
 	}
 }

@@ -88,7 +88,7 @@ func TestHostsAndTheQueueHaveRunsWithOpenHosts(t *testing.T) {
 		"GET /v1/hosts/web1": api.Host{Name: "web1"}, "GET /v1/hosts/web1/history": items([]api.Job{}), "GET /v1/hosts/web1/locks": items([]api.Lock{}),
 	}
 	var runs []api.Run
-	for i, phase := range []api.Phase{api.Active, api.Paused, api.Stopped, api.Cancelled} {
+	for i, phase := range []api.Phase{api.Active, api.Paused, api.Stopped, api.Cancelled, api.Queued, api.Approval} {
 		id := string(phase)
 		answers["GET /v1/runs/"+id+"/jobs"] = items([]api.Job{{Run: id, Index: i, Host: "web1", State: core.Leased}})
 		answers["GET /v1/runs/"+id+"/jobs/"+strconv.Itoa(i)+"/explain"] = api.Explanation{State: core.Leased}
@@ -96,7 +96,7 @@ func TestHostsAndTheQueueHaveRunsWithOpenHosts(t *testing.T) {
 	}
 	v := lists(t, answers, runs...)
 	_, text := v.get("/hosts/web1")
-	has(t, "a host", text, `href="/runs/active/hosts/0"`, `href="/runs/paused/hosts/1"`, `href="/runs/stopped/hosts/2"`, `href="/runs/cancelled/hosts/3"`)
+	has(t, "a host", text, `href="/runs/active/hosts/0"`, `href="/runs/paused/hosts/1"`, `href="/runs/stopped/hosts/2"`, `href="/runs/cancelled/hosts/3"`, `href="/runs/queued/hosts/4"`, `href="/runs/approval/hosts/5"`)
 	lacks(t, "a host", text, "/runs/old", "open runs are searched")
 	_, text = v.get("/queue")
 	has(t, "the queue", text, `href="/runs/active"`, `href="/runs/paused"`, `href="/runs/stopped"`, `href="/runs/cancelled"`)

@@ -21,6 +21,8 @@ type overviewView struct {
 	Unseen                 string        // why schedules are not shown; "" where they are
 	Unapproved             int           // window sets, or rules of them, that wait for an approval
 	Unread                 string        // why Unapproved is not known
+	Sources                []api.Source  // with hosts that wait for an approval
+	SourcesUnread          string        // why Sources is not known
 	New                    bool          // there is no project yet
 	Rejected               *api.Rejected // version of the project, for people of all tenants
 }
@@ -67,6 +69,9 @@ func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
 		view.Unread = reasonOf(err)
 	}
 	view.Unapproved = len(approvals)
+	if view.Sources, err = waitingSources(ctx, v.client); err != nil {
+		view.SourcesUnread = reasonOf(err)
+	}
 	if v.who.Everyone() {
 		if project, err := v.client.Definitions(ctx); err == nil { // its own page says why else
 			view.Rejected = project.Rejected
@@ -76,6 +81,12 @@ func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
 		}
 	}
 	return view, nil
+}
+
+// waitingSources lists the sources of hosts of which a generation waits for an approver.
+func waitingSources(ctx context.Context, c *client.Client) ([]api.Source, error) {
+	all, err := client.All(ctx, listed, c.Sources)
+	return slices.DeleteFunc(all, func(s api.Source) bool { return s.Waiting == nil }), err
 }
 
 // stoppedBefore lists stopped runs that wait for a person and are older than recent, the newest

@@ -84,6 +84,29 @@ func TestOutcomesOfARow(t *testing.T) {
 	}
 }
 
+// The overview names a source of hosts that waits for an approval, with what differs and the
+// commands for it, and never that nothing waits. Control: a source that is good.
+func TestOverviewHasWaitingSources(t *testing.T) {
+	source := api.Source{Name: "nb", State: "failed", Hosts: 100, Waiting: &api.WaitingSource{Generation: "sha256:0f3a", Hosts: 69, Reason: "it lacks 31 of 100 hosts " + hostile}}
+	o := &operations{roles: []string{"viewer"}, tenant: "acme", answers: map[string]any{
+		"GET /v1/runs": items([]api.Run{}), "GET /v1/schedules": items([]api.Schedule{}), "GET /v1/approvals": items([]api.WindowApproval{}),
+		"GET /v1/sources": items([]api.Source{{Name: "cmdb", State: "good", Hosts: 7}, source}),
+	}}
+	v := visits(t, o)
+	_, text := v.get("/")
+	has(t, "an overview", text, "The source of hosts nb has waited for an approval", "69 hosts in place of 100, because it lacks 31 of 100 hosts", "turnus inventory diff nb --context NAME", "turnus inventory approve nb --context NAME --generation sha256:0f3a")
+	lacks(t, "an overview", text, "Nothing waits for a person", "cmdb")
+	harmless(t, "an overview", text)
+	source.Waiting = nil
+	o.set("GET /v1/sources", items([]api.Source{source}))
+	_, text = v.get("/")
+	has(t, "an overview", text, "Nothing waits for a person")
+	o.set("GET /v1/sources", api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
+	_, text = v.get("/")
+	has(t, "an overview", text, "Sources of hosts cannot be shown: the ledger is away")
+	lacks(t, "an overview", text, "Nothing waits for a person")
+}
+
 // The overview counts the window sets that wait for an approval, and leads to them. Where it cannot
 // read them, it shows why.
 func TestOverviewHasApprovals(t *testing.T) {
@@ -91,6 +114,7 @@ func TestOverviewHasApprovals(t *testing.T) {
 		"GET /v1/runs":      map[string]any{"items": []api.Run{}},
 		"GET /v1/schedules": map[string]any{"items": []api.Schedule{}},
 		"GET /v1/approvals": map[string]any{"items": []api.WindowApproval{{Set: "night"}, {Set: "day"}}},
+		"GET /v1/sources":   items([]api.Source{}),
 	}}
 	v := visits(t, o)
 	_, text := v.get("/")

@@ -26,6 +26,7 @@ type runView struct {
 	Waits   api.Waits
 	Away    bool // the queue does not answer: what runs and what waits is unknown
 	Deeds   []deed
+	Left    leftovers
 	Missing []string // parts that cannot be shown, and why
 }
 
@@ -116,8 +117,9 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 		part("The waits of hosts", err)
 		view.Away = slices.ContainsFunc(view.Waits.Items, func(w api.Wait) bool { return w.Code == core.QueueAway })
 	}
+	view.Left = leftoversOf(ctx, v, view.Run, part)
 	view.Bars = barsOf(view.Run, view.Away)
-	view.Deeds, err = deedsOf(ctx, v.client, id)
+	view.Deeds, err = deedsOf(ctx, v.client, view.Run)
 	part("Who did what", err)
 	return view, nil
 }

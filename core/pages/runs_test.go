@@ -4,7 +4,9 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,4 +50,34 @@ func TestThePageOfRuns(t *testing.T) {
 	has(t, "a filter without runs", text, "No run matches. Leave out a filter")
 	_, text = v.get("/runs?since=yesterday")
 	has(t, "a time that is none", text, "is not a time: expected one as 2026-12-31T18:00, in UTC")
+}
+
+// On a phone, each cell of a list of runs shows the name of its column, and the style sheet makes
+// blocks of rows there. They stay a table for screen readers, which blocks are not.
+func TestRunsAreBlocksOnAPhone(t *testing.T) {
+	text := readAsset(t, "templates/parts.html")
+	runs, _, _ := strings.Cut(text, `{{define "typed"}}`)
+	columns := regexp.MustCompile(`role="columnheader">([^<]+)<`).FindAllStringSubmatch(runs, -1)
+	cells := regexp.MustCompile(`<td role="cell" data-label="([^"]+)"`).FindAllStringSubmatch(runs, -1)
+	if len(columns) == 0 || len(columns) != strings.Count(runs, "<th ") || len(cells) != strings.Count(runs, "<td") || len(cells) != len(columns) {
+		t.Fatalf("%d columns and %d cells: %s", len(columns), len(cells), runs)
+	}
+	for i := range columns {
+		if columns[i][1] != cells[i][1] {
+			t.Errorf("a cell of %q is labelled %q", columns[i][1], cells[i][1])
+		}
+	}
+	has(t, "a list of runs", runs, `<table class="runs" role="table">`, `<tr id="run-{{.ID}}" role="row"`)
+	_, narrow, _ := strings.Cut(readAsset(t, "assets/app.css"), "@media (max-width: 40rem) {")
+	narrow, _, _ = strings.Cut(narrow, "\n}")
+	has(t, "narrow windows", narrow, ".runs td { display: block;", ".runs td::before { content: attr(data-label);")
+}
+
+func readAsset(t *testing.T, name string) string {
+	t.Helper()
+	text, err := files.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -1,12 +1,14 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -14,6 +16,9 @@ import (
 
 // listed is how many schedules, playbooks, window sets or calendar feeds a page has.
 const listed = 100
+
+// scheduleDeedsShown is how many actions of people the page of a schedule has.
+const scheduleDeedsShown = 20
 
 // maxForm bounds what a form sends.
 const maxForm = 64 << 10
@@ -29,16 +34,24 @@ func readSchedules(ctx context.Context, v visit, q url.Values) (any, error) {
 	return v.client.Schedules(ctx, client.Page{Cursor: q.Get("cursor"), Limit: listed})
 }
 
-// scheduleView is a schedule, and what it would launch now.
+// scheduleFacts is a schedule, and what was just done to it.
+type scheduleFacts struct {
+	Schedule api.Schedule
+	Done     string // an action that was just taken
+	Run      string // that a trigger launched
+	Runs     string // that a backfill launches
+	Deeds    []deed // the newest first
+	Unseen   string // why Deeds is not shown
+}
+
+// scheduleView is a schedule with its launch of now. It stays as it was loaded, so that a form
+// launches what its reader saw.
 type scheduleView struct {
 	Schedule api.Schedule
 	Plan     *api.Plan // nil: Unknown is why
 	Unknown  string
 	Key      string // of a trigger
 	Problem  string // why a trigger launched nothing
-	Done     string // an action that was just taken
-	Run      string // that a trigger launched
-	Runs     string // that a backfill launches
 	Backfill backfillView
 }
 
@@ -61,17 +74,46 @@ func (view scheduleView) untriggered(sent url.Values) (status int, problem strin
 }
 
 func (p *Pages) schedule(w http.ResponseWriter, r *http.Request, v visit) {
-	view, err := scheduleOf(r.Context(), v, r.PathValue("schedule"))
+	p.showLive(w, r, v, schedulePage(r.PathValue("schedule")))
+}
+
+func schedulePage(name string) *livePage {
+	read := func(ctx context.Context, v visit, q url.Values) (any, error) {
+		schedule, err := v.client.Schedule(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		facts := scheduleFacts{Schedule: schedule, Done: q.Get("done"), Run: q.Get("run"), Runs: q.Get("runs")}
+		entries, err := v.client.Audit(ctx, client.AuditFilter{Kind: "schedule", Object: schedule.Name}, client.Page{Limit: deedsShown})
+		if err != nil { // one panel that fails leaves the rest
+			facts.Unseen = reasonOf(err)
+		}
+		facts.Deeds = scheduleDeeds(entries.Items, schedule.Tenant)
+		facts.Deeds = facts.Deeds[:min(len(facts.Deeds), scheduleDeedsShown)]
+		return facts, nil
+	}
+	launches := func(ctx context.Context, v visit, q url.Values) any {
+		view, err := scheduleOf(ctx, v, name)
+		if err != nil {
+			view.Unknown = reasonOf(err)
+		} else if q.Has("from") && v.who.Operates() {
+			view.Backfill = backfillOf(ctx, v, view, q)
+		}
+		return view
+	}
+	_, title, _ := strings.Cut(name, ":")
+	return &livePage{template: "schedule", title: cmp.Or(title, name), topics: []api.Topic{api.TopicSchedules, api.TopicProject}, read: read, below: launches}
+}
+
+// notLaunched shows a schedule again, with why a form launched nothing.
+func (p *Pages) notLaunched(w http.ResponseWriter, r *http.Request, v visit, status int, name string, view scheduleView) {
+	one := schedulePage(name)
+	facts, err := one.read(r.Context(), v, nil)
 	if err != nil {
 		p.problem(w, r, v, err)
 		return
 	}
-	q := r.URL.Query()
-	view.Done, view.Run, view.Runs = q.Get("done"), q.Get("run"), q.Get("runs")
-	if q.Has("from") && v.who.Operates() {
-		view.Backfill = backfillOf(r.Context(), v, view, q)
-	}
-	p.show(w, http.StatusOK, "schedule", v, view.Schedule.Name, view)
+	p.showWith(w, status, v, one, "/schedules/"+url.PathEscape(name), facts, view)
 }
 
 // scheduleOf reads a schedule. Of people who may trigger it, the page says what that does.
@@ -102,7 +144,7 @@ func (p *Pages) actOnSchedule(w http.ResponseWriter, r *http.Request, v visit) {
 		}
 		var status int
 		if status, view.Problem = view.untriggered(r.PostForm); view.Problem != "" {
-			p.show(w, status, "schedule", v, view.Schedule.Name, view)
+			p.notLaunched(w, r, v, status, name, view)
 			return
 		}
 	}

@@ -45,6 +45,13 @@ func TestSchedules(t *testing.T) {
 	has(t, "the list", text, `href="/schedules/acme:night"`, "At 03:00 on Monday.", "Europe/Berlin", "Mon 2026-12-07 03:00 CET", "the run before is not over", "2026-11-30 02:00:00 UTC")
 	_, text = v.get("/schedules/acme:night")
 	has(t, "a schedule", text, "Mon 2027-01-04 03:00 CET", "2027-01-04 02:00:00 UTC", "7 times", "are skipped", "on 12 hosts in 2 waves", "Trigger on 12 hosts")
+	lacks(t, "a schedule without them", text, "<dt>Tags", "<dt>Skipped tags", "<dt>Hosts at the same time", "<dt>Params")
+	has(t, "a schedule", text, "continues</dt><dd>the fire time is skipped")
+	more := acmeSchedule()
+	more.Tags, more.SkipTags, more.MaxInFlight, more.Overlap, more.Params = []string{"only"}, []string{"slow"}, 7, "cancel_running", map[string]any{"release": "r9"}
+	o.set("GET /v1/schedules/acme:night", more)
+	_, all := v.get("/schedules/acme:night")
+	has(t, "what it launches", all, "<dt>Tags</dt><dd><code>only<", "<dt>Skipped tags</dt><dd><code>slow<", "<dt>Hosts at the same time</dt><dd>7<", "continues</dt><dd>that one is cancelled", "<dt>Params</dt><dd><code>release=r9<")
 	if n := strings.Count(text, " CET <small>"); n != 5 {
 		t.Errorf("%d fire times, expected 5: %s", n, text)
 	}

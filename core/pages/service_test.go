@@ -106,11 +106,11 @@ func TestServicePagesShowWhatOneMay(t *testing.T) {
 		has, lacks         []string
 	}{
 		{"*", "operator", "/queue", []string{"/queue/workers/w1/cordon", "/queue/workers/w2/uncordon", "/queue/workers/w1/drain", "100 %", "1200.0", `<path class="c-bad"`, "Oldest overdue", "Worker time of the last 24 hours", "1.5 min of 2.0 h", "11:00 UTC: 1.5 min of worker time", "3 further tenants"}, []string{`href="/tokens"`}},
-		{"*", "viewer", "/queue", []string{"<td>w1</td>"}, []string{"cordon\"", "drain\""}},
+		{"*", "viewer", "/queue", []string{"<td>w1 <small>", `href="/audit?object=w1"`}, []string{"cordon\"", "drain\""}},
 		{"acme", "operator", "/queue", []string{"Your runs", "7, 2 other tenants first"}, []string{"w1", "Share of all", "Fair share", "Worker time", "further tenant"}},
 		{"*", "operator", "/notifications", []string{"/notifications/n1/retry"}, []string{"/notifications/n2/retry"}},
-		{"*", "viewer", "/notifications", []string{"dead-lettered"}, []string{"/retry"}},
-		{"*", "admin", "/tokens", []string{`href="/tokens"`, "/tokens/t2/revoke", "this session"}, []string{"/tokens/t1/revoke", "/tokens/t3/revoke"}},
+		{"*", "viewer", "/notifications", []string{"dead-lettered", `href="/audit?object=n1"`}, []string{"/retry"}},
+		{"*", "admin", "/tokens", []string{`href="/tokens"`, "/tokens/t2/revoke", "this session", `href="/audit?object=t2"`}, []string{"/tokens/t1/revoke", "/tokens/t3/revoke"}},
 		{"acme", "viewer", "/settings", []string{"<dd>acme</dd>"}, []string{"<dt>Queue</dt>"}},
 		{"*", "admin", "/settings", []string{"Settings of this server", "<code>notify</code>", "<td>file <small>"}, []string{"cannot be shown"}},
 		{"*", "operator", "/settings", []string{"<dt>Queue</dt>"}, []string{"Settings of this server", "cannot be shown"}},

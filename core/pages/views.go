@@ -70,17 +70,26 @@ func (p *Pages) showLive(w http.ResponseWriter, r *http.Request, v visit, one *l
 		p.problem(w, r, v, err)
 		return
 	}
+	var below any
+	if one.below != nil {
+		below = one.below(r.Context(), v, r.URL.Query())
+	}
+	p.showWith(w, http.StatusOK, v, one, r.URL.RequestURI(), data, below)
+}
+
+// showWith shows a live page with what was read. path is the one that its stream follows.
+func (p *Pages) showWith(w http.ResponseWriter, status int, v visit, one *livePage, path string, data, below any) {
 	content, err := p.content(one.template, "content", v, data)
-	var below string
+	var under string
 	if err == nil && one.below != nil {
-		below, err = p.content(one.template, "below", v, one.below(r.Context(), v, r.URL.Query()))
+		under, err = p.content(one.template, "below", v, below)
 	}
 	if err != nil {
 		p.show(w, http.StatusInternalServerError, "problem", v, one.title, err.Error())
 		return
 	}
-	view := liveView{r.URL.RequestURI(), seenOf(content), template.HTML(content), template.HTML(below)} //nolint:gosec // templates made them
-	p.show(w, http.StatusOK, "live", v, one.title, view)
+	view := liveView{path, seenOf(content), template.HTML(content), template.HTML(under)} //nolint:gosec // templates made them
+	p.show(w, status, "live", v, one.title, view)
 }
 
 // liveView is the data of the page around a live page.
@@ -100,6 +109,8 @@ func (p *Pages) rule(path string) *livePage {
 			return hostPage(name)
 		case "windows":
 			return windowPage(name)
+		case "schedules":
+			return schedulePage(name)
 		}
 	}
 	return p.livePages[path]

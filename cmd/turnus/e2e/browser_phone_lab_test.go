@@ -15,7 +15,7 @@ import (
 
 // A phone shows a run of 3000 hosts and 20 steps: the grid scrolls to both ends in a bounded number
 // of rows, keeps the names in view, filters, and leads to a host. Nothing is wider than the phone.
-// On a wide screen, the map of the fleet also fits.
+// The list of runs shows who launched each one. On a wide screen, the map of the fleet also fits.
 func TestLabBrowserHas3000HostsOnAPhone(t *testing.T) {
 	t.Parallel()
 	const hosts, steps = 3000, 20
@@ -62,6 +62,11 @@ func TestLabBrowserHas3000HostsOnAPhone(t *testing.T) {
 		b.wait(`location.pathname.includes("/hosts/") && document.getElementById("steps") !== null`)
 		b.sees(host)
 		b.fits("a host of the run")
+		b.open("/runs")
+		const launcher = `[...document.querySelectorAll('.runs td[data-label="Launched by"]')]`
+		b.wait(launcher + `.length > 0 && ` + launcher + `.every(td => { const r = document.createRange(); r.selectNodeContents(td); const a = r.getBoundingClientRect(); return a.width > 0 && a.left >= 0 && a.right <= innerWidth })`)
+		b.fits("the list of runs")
+		b.keep("phone-runs-" + theme)
 		b.screen(1280, theme)
 		b.open("/fleet")
 		b.wait(fmt.Sprintf(`document.querySelectorAll(".blocks rect").length >= %d`, hosts))
