@@ -180,25 +180,25 @@ func TestSearchWordsLeadToAPage(t *testing.T) {
 
 // One package: go test ./core -run 'TestLanguageOfTheMessages/core/queue$'.
 func TestLanguageOfTheMessages(t *testing.T) {
-	eachPackage(t, reworded(func(path string, src []byte) ([]string, error) {
+	eachPackage(t, func(path string, src []byte) ([]string, error) {
 		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") {
 			return nil, nil // TestLanguageOfTheFailures has the messages of tests
 		}
 		return language.Messages(path, src)
-	}))
+	})
 }
 
 // One package: go test ./core -run 'TestLanguageOfTheComments/core/queue$'.
-func TestLanguageOfTheComments(t *testing.T) { eachPackage(t, reworded(language.Comments)) }
+func TestLanguageOfTheComments(t *testing.T) { eachPackage(t, language.Comments) }
 
 // One package: go test ./core -run 'TestLanguageOfTheFailures/core/queue$'.
 func TestLanguageOfTheFailures(t *testing.T) {
-	eachPackage(t, reworded(func(path string, src []byte) ([]string, error) {
+	eachPackage(t, func(path string, src []byte) ([]string, error) {
 		if !strings.HasSuffix(path, "_test.go") {
 			return nil, nil
 		}
 		return language.Failures(path, src)
-	}))
+	})
 }
 
 // shown are texts behind code that people read: of a target of the Makefile, and descriptions.
@@ -241,21 +241,6 @@ func TestLanguageOfOtherComments(t *testing.T) {
 	}
 	if files < 60 {
 		t.Errorf("only %d files were found", files)
-	}
-}
-
-// Comments and messages of these files may still have the words that no message has. A file that
-// leaves the list keeps the state.
-var (
-	later      = regexp.MustCompile(`^(?:core/(?:hostkeys|pages|pictures|transport)/|core/server/runs|core/(?:ledger/export|queue/redis/clock)_test|cmd/turnus/(?:cli/cmd_hostkeys|e2e/cut)|plugins/(?:sdk/plugintest|unarchive)/)`)
-	ofMessages = regexp.MustCompile(`^line \d+: "(?i:code is who|says?|saying|said|is to be|are to be|by now|(?:how|where) (?:\w+ ){1,3}stands?|go(?:es)? on|went on|going on|dead|ended well|(?:is|are|be|was|were) (?:then )?held)" in `)
-)
-
-// reworded leaves out such problems of such files.
-func reworded(check func(path string, src []byte) ([]string, error)) func(path string, src []byte) ([]string, error) {
-	return func(path string, src []byte) ([]string, error) {
-		problems, err := check(path, src)
-		return slices.DeleteFunc(problems, func(p string) bool { return later.MatchString(path) && ofMessages.MatchString(p) }), err
 	}
 }
 
