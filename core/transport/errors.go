@@ -144,7 +144,7 @@ func foreign(e *endpoint, said string, err error) *Error {
 			fmt.Errorf("server turned the connection away with %q: %w", said, err))
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return e.unreachable("handshake", "a firewall or proxy on the way cuts connections, or another service answers there: set port: in the inventory",
-			fmt.Errorf("connection reset after the server said %q: %w", said, err))
+			fmt.Errorf("connection reset after the server sent %q: %w", said, err))
 	}
 	return e.unreachable("handshake", "another service answers there: set port: in the inventory", fmt.Errorf("wrong protocol: it sends %q: %w", said, err))
 }

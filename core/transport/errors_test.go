@@ -62,7 +62,7 @@ func TestUnreachable(t *testing.T) {
 			_, _ = io.WriteString(c, "go away\r\n")
 			_, _ = c.Read(make([]byte, 100))
 			reset(c)
-		}), "handshake", `connection reset after the server said "go away": `},
+		}), "handshake", `connection reset after the server sent "go away": `},
 		{"over MaxStartups", raw("127.31.0.9", func(c net.Conn) {
 			_, _ = io.WriteString(c, "Exceeded MaxStartups\r\n")
 			_, _ = c.Read(make([]byte, 100))
