@@ -103,7 +103,7 @@ func dialError(e *endpoint, err error) *Error {
 	return e.unreachable("dial", "", err)
 }
 
-// dnsError says what a DNSError says, with the name once.
+// dnsError has the content of a DNSError, with the name once.
 type dnsError struct{ *net.DNSError }
 
 func (e *dnsError) Error() string {
@@ -133,7 +133,7 @@ func timeoutError(e *endpoint, stage stage, limit time.Duration) *Error {
 		fmt.Errorf("%w: not logged in after %v", core.ErrTimeout, limit))
 }
 
-// foreign explains a server that said something, and not that it speaks SSH 2.
+// foreign explains a server that sent something other than the version of SSH 2.
 func foreign(e *endpoint, said string, err error) *Error {
 	switch {
 	case strings.HasPrefix(said, "Exceeded MaxStartups"):

@@ -114,9 +114,9 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A host that takes one login at a time, and somebody is at it, resets the others. OpenSSH says why
-// before it says that it is OpenSSH; a host of the fleet says nothing. When the reset comes depends
-// on the moment; what it means does not.
+// A host that takes one login at a time, and somebody is at it, resets the others. OpenSSH sends
+// the reason before its version; a host of the fleet sends nothing. When the reset comes depends on
+// the moment; what it means does not.
 func TestFullHostIsNoWrongProtocol(t *testing.T) {
 	t.Parallel()
 	f, err := fleet.Start(t.Context(), fleet.Config{Hosts: 1, Profile: fleet.All(fleet.MaxStartups(1))})
