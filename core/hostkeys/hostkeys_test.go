@@ -59,7 +59,7 @@ func TestAllNewAcceptsNewKeysOnly(t *testing.T) {
 }
 
 // Hosts with one name in known_hosts are one machine only if they have a key in common: keys of
-// different types alone say nothing.
+// different types alone prove nothing.
 func TestAllNewWantsACommonKeyOfHostsWithOneName(t *testing.T) {
 	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

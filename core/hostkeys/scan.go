@@ -171,7 +171,7 @@ func (s *scanner) behind(name string) error {
 	return nil
 }
 
-// notTrusted says why nobody logs in to a host.
+// notTrusted returns the reason why nobody logs in to a host.
 func notTrusted(r Result) error {
 	if r.Err != nil {
 		return r.Err

@@ -33,7 +33,7 @@ func (l *Ledger) RefusePlain(ctx context.Context) error { return l.refusePlain(c
 // Database is sqlite or postgres.
 func (l *Ledger) Database() string { return l.db.name }
 
-// PlanOfRuns says how the database reads a list of runs.
+// PlanOfRuns returns how the database reads a list of runs.
 func (l *Ledger) PlanOfRuns(ctx context.Context, s Scope, f RunFilter) (string, error) {
 	q, head, err := l.runsQuery(s, f)
 	if err != nil {

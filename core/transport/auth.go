@@ -112,8 +112,8 @@ func (a *authState) password() (string, error) {
 }
 
 // signers lists the keys to offer: the one that was certified for this login, the credential's
-// first files, then the agent's keys and the other files unless the first are to be the only ones.
-// Each key once, its certificate first.
+// first files, then the agent's keys and the other files unless only the first may be offered. Each
+// key once, its certificate first.
 func (a *authState) signers() []ssh.Signer {
 	o := &offer{a: a, agent: a.agentSigners(), certs: a.certificates(), seen: map[[32]byte]bool{}}
 	files := a.load(a.e.identityFiles)

@@ -53,7 +53,7 @@ func (e *endpoint) elevate(ctx context.Context, b core.Become, id string) (*elev
 // mayAsk reports whether sudo may read a password from the command's standard input.
 func (up *elevation) mayAsk() bool { return up != nil && up.password != "" }
 
-// hide takes the password out of what the host said before it is shown: a device without a shell
+// hide takes the password out of the host's output before it is shown: a device without a shell
 // repeats its input.
 func (up *elevation) hide(said []byte) []byte {
 	if !up.mayAsk() {
@@ -123,8 +123,8 @@ func (x *execution) feed(up *elevation, stdin io.Reader) {
 // it again could lock the account.
 var ErrWrongPassword = errors.New("sudo refused the password")
 
-// notElevated explains why the command did not begin, from what the program said. Its language is
-// the host's.
+// notElevated explains why the command did not begin, from the program's output. The language of
+// the output is the host's.
 func (up *elevation) notElevated(e *endpoint, said string, asked int, exit Exit) *Error {
 	login := e.user
 	fail := func(hint, format string, args ...any) *Error {
@@ -134,7 +134,7 @@ func (up *elevation) notElevated(e *endpoint, said string, asked int, exit Exit)
 		said = strings.ReplaceAll(said, up.prompt, "")
 	}
 	said = strings.TrimSpace(said)
-	if i := strings.LastIndexByte(said, '\n'); i >= 0 { // what sudo's lecture says comes before
+	if i := strings.LastIndexByte(said, '\n'); i >= 0 { // sudo's lecture comes before
 		said = said[i+1:]
 	}
 	if said == "" {

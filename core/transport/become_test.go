@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// elevated is a real server with a login that may become others as these lines say, and the pool
+// elevated is a real server with a login that may become others as these lines allow, and the pool
 // that logs in, with the password that sudo is given; "" for none.
 func elevated(t *testing.T, sudoers, doasConf, password string, opts ...servers.SSHDOption) (core.Host, *Pool, servers.Login) {
 	t.Helper()
@@ -84,7 +84,7 @@ func TestBecome(t *testing.T) {
 }
 
 // If the login may not become the user, for any reason, the command does not begin, nothing is
-// asked twice, and the error says what to do.
+// asked twice, and the error names the remedy.
 func TestBecomeRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

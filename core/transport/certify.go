@@ -36,7 +36,7 @@ type Signer struct {
 	signer ssh.Signer
 
 	mu    sync.Mutex
-	known map[string]*signed // by what the certificate says
+	known map[string]*signed // by certKey
 }
 
 // signed is a certificate, and who is having it signed.

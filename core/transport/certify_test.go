@@ -73,7 +73,7 @@ func TestCertificatesSignedOnDemandAgainstOpenSSH(t *testing.T) {
 		t.Error(err)
 	}
 	if signed.Load() != 3 {
-		t.Errorf("signed %d certificates, expected one for each thing they say", signed.Load())
+		t.Errorf("signed %d certificates, expected 3, one for each content", signed.Load())
 	}
 }
 

@@ -147,7 +147,7 @@ func (c *conn) buried() {
 	close(c.dead)
 }
 
-// lost says why the connection is dead. Call it after c.dead is closed.
+// lost returns why the connection ended. Call it after buried has returned.
 func (c *conn) lost() error {
 	var cause error
 	c.killOnce.Do(func() {}) // the killer has written cause

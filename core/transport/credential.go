@@ -70,7 +70,7 @@ func (e *endpoint) refusedHere(err error) *Error {
 	return e.fail("resolve", "", true, mark(err, core.ErrInvalid, core.ErrUnreachable))
 }
 
-// target is e as a jump host dials it: only an IP address says which machine that is.
+// target is e as a jump host dials it: only an IP address identifies a machine.
 func (e *endpoint) target() machine {
 	name, _, _ := net.SplitHostPort(e.addr) // resolve made it
 	at, _ := netip.ParseAddr(name)

@@ -7,7 +7,8 @@ import (
 )
 
 // A command that ended before it was asked to has its own exit, although both are seen at the same
-// time: by a process that was stopped meanwhile, say. Red where a select chooses between the two.
+// time, for example by a process that was stopped meanwhile. Red where a select chooses between the
+// two.
 func TestFaultR5AnEndBeforeTheCancelIsTheTrueOne(t *testing.T) {
 	t.Parallel()
 	for range 50 {

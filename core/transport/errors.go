@@ -103,7 +103,7 @@ func dialError(e *endpoint, err error) *Error {
 	return e.unreachable("dial", "", err)
 }
 
-// dnsError says what a DNSError says, with the name once.
+// dnsError has the content of a DNSError, with the name once.
 type dnsError struct{ *net.DNSError }
 
 func (e *dnsError) Error() string {
@@ -133,7 +133,7 @@ func timeoutError(e *endpoint, stage stage, limit time.Duration) *Error {
 		fmt.Errorf("%w: not logged in after %v", core.ErrTimeout, limit))
 }
 
-// foreign explains a server that said something, and not that it speaks SSH 2.
+// foreign explains a server that sent something other than the version of SSH 2.
 func foreign(e *endpoint, said string, err error) *Error {
 	switch {
 	case strings.HasPrefix(said, "Exceeded MaxStartups"):
@@ -144,7 +144,7 @@ func foreign(e *endpoint, said string, err error) *Error {
 			fmt.Errorf("server turned the connection away with %q: %w", said, err))
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return e.unreachable("handshake", "a firewall or proxy on the way cuts connections, or another service answers there: set port: in the inventory",
-			fmt.Errorf("connection reset after the server said %q: %w", said, err))
+			fmt.Errorf("connection reset after the server sent %q: %w", said, err))
 	}
 	return e.unreachable("handshake", "another service answers there: set port: in the inventory", fmt.Errorf("wrong protocol: it sends %q: %w", said, err))
 }

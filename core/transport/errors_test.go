@@ -62,7 +62,7 @@ func TestUnreachable(t *testing.T) {
 			_, _ = io.WriteString(c, "go away\r\n")
 			_, _ = c.Read(make([]byte, 100))
 			reset(c)
-		}), "handshake", `connection reset after the server said "go away": `},
+		}), "handshake", `connection reset after the server sent "go away": `},
 		{"over MaxStartups", raw("127.31.0.9", func(c net.Conn) {
 			_, _ = io.WriteString(c, "Exceeded MaxStartups\r\n")
 			_, _ = c.Read(make([]byte, 100))
@@ -114,9 +114,9 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A host that takes one login at a time, and somebody is at it, resets the others. OpenSSH says why
-// before it says that it is OpenSSH; a host of the fleet says nothing. When the reset comes depends
-// on the moment; what it means does not.
+// A host that takes one login at a time, and somebody is at it, resets the others. OpenSSH sends
+// the reason before its version; a host of the fleet sends nothing. When the reset comes depends on
+// the moment; what it means does not.
 func TestFullHostIsNoWrongProtocol(t *testing.T) {
 	t.Parallel()
 	f, err := fleet.Start(t.Context(), fleet.Config{Hosts: 1, Profile: fleet.All(fleet.MaxStartups(1))})

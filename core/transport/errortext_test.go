@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A reason is read in a list of many hosts: it says a name once.
+// A reason is read in a list of many hosts: it has a name once.
 func TestErrorSaysTheNameOnce(t *testing.T) {
 	refused := errors.New("refused")
 	for _, c := range []struct {

@@ -48,7 +48,7 @@ func newSigner(tb testing.TB) ssh.Signer {
 }
 
 // startFake listens on ip and a port of the kernel's choice. Anybody may log in
-// unless change says otherwise.
+// unless change sets something else.
 func startFake(tb testing.TB, ip string, change func(*fake)) *fake {
 	tb.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))

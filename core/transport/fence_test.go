@@ -59,9 +59,9 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// A command outlives its worker. The next lease of the host ends it before its own first command;
-// what else runs on the host, of the same lease, of another queue or of another host's name, goes
-// on. Control: without fences the old one continues.
+// A command outlives its worker. The next lease of the host ends it before its own first command.
+// Other commands on the host, of the same lease, of another queue or of another host's name,
+// continue. Control: without fences the old one continues.
 func TestFaultR3NewerFenceEndsWhatAnOlderOneLeft(t *testing.T) {
 	t.Parallel()
 	for _, shell := range shells(t) {

@@ -133,7 +133,7 @@ func (pr *proof) mayPin(at netip.Addr) (what, hint string) {
 	return "", ""
 }
 
-// unverifiedHint says how a pinned key becomes a verified one.
+// unverifiedHint explains how a pinned key becomes a verified one.
 func (pr *proof) unverifiedHint(why string, key ssh.PublicKey) string {
 	command, inventory, _ := strings.Cut(pr.scan, " scan ")
 	return fmt.Sprintf("%s. Compare it with the host's console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then:\n  %s %s && %s accept %s %s %s",

@@ -188,7 +188,7 @@ func TestAttackFirstContactInPlaceOfAKnownKey(t *testing.T) {
 	if _, err := run(t, pool(nil), asking(f, "web1"), "x"); err != nil {
 		t.Error(err)
 	}
-	h.SSH.HostKeyAlias = "fresher" // the address has a pin by now
+	h.SSH.HostKeyAlias = "fresher" // the address has a pin already
 	_, err = run(t, pool(nil), h, "x")
 	expectHostKeyError(t, err, "unknown host key", "without its host_key_alias")
 }

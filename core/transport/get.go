@@ -188,8 +188,8 @@ func (d *download) byCat(ctx context.Context) (uint32, error) {
 		}
 		return err
 	}}
-	var complaint bytes.Buffer
-	exit, err := d.p.run(ctx, d.r, Exec{Command: sendScript(d.file), Become: d.as, Stdout: h, Stderr: &limited{w: &complaint, left: 4 << 10}})
+	complaint := &core.Head{Most: 4 << 10}
+	exit, err := d.p.run(ctx, d.r, Exec{Command: sendScript(d.file), Become: d.as, Stdout: h, Stderr: complaint})
 	why := errors.New(strings.TrimSpace(complaint.String()))
 	switch {
 	case err != nil:

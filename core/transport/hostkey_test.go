@@ -21,7 +21,7 @@ import (
 )
 
 // expectHostKeyError checks that err refuses the key, wraps both errors, and
-// says what each of words says.
+// contains each of words.
 func expectHostKeyError(t *testing.T, err error, words ...string) {
 	t.Helper()
 	var e *Error

@@ -139,7 +139,7 @@ func newTrust(cfg Config) (*trust, error) {
 	return t, err
 }
 
-// files returns what e's known_hosts files say.
+// files returns the content of e's known_hosts files.
 func (t *trust) files(e *endpoint) (*knownHosts, error) {
 	if e.knownHosts == nil {
 		return t.known, nil

@@ -75,7 +75,7 @@ type stage int32
 
 const (
 	stageDial      stage = iota // no TCP connection
-	stageSilent                 // connected; the server has said nothing
+	stageSilent                 // connected; the server has sent nothing
 	stageHandshake              // versions and key exchange
 	stageAuth                   // host key accepted, logging in
 )
@@ -89,8 +89,8 @@ type handshakeConn struct {
 	cpu   limiter
 	held  atomic.Bool
 	over  atomic.Bool
-	spoke atomic.Bool // what the server said first looks like SSH
-	head  []byte      // what it said first
+	spoke atomic.Bool // the server's first bytes look like SSH
+	head  []byte      // those bytes
 	ahead []byte      // read, but not yet asked for
 	stage atomic.Int32
 }
@@ -134,14 +134,14 @@ func (h *handshakeConn) Read(b []byte) (int, error) {
 	return used, err
 }
 
-// said is the first line that the server said, as much of it as one wants to read. Call it when no
+// said is the first line that the server sent, as much of it as one wants to read. Call it when no
 // Read is under way.
 func (h *handshakeConn) said() string {
 	line, _, _ := bytes.Cut(h.head, []byte("\n"))
 	return string(bytes.TrimSpace(line[:min(len(line), 80)]))
 }
 
-// finish gives back what is held; reads pass straight through from now on.
+// finish gives back the place at the limiter; from now on, reads pass straight through.
 func (h *handshakeConn) finish() {
 	h.over.Store(true)
 	h.drop()

@@ -18,8 +18,8 @@ const proofWord = "turnus:"
 // proveShell prints the proof. It is the first command after the variable was exported.
 const proveShell = "echo " + proofWord + "$" + execIDVar + "\n"
 
-// maxGreeting is how much a login may print before the proof: a message of the day, what ~/.bashrc
-// says.
+// maxGreeting is how much a login may print before the proof: a message of the day, the output of
+// ~/.bashrc.
 const maxGreeting = 64 << 10
 
 // shellProof takes the line out of a command's standard output, with what the login printed before
@@ -120,7 +120,7 @@ var (
 	noShellHint = "give the login a POSIX shell (usermod -s /bin/sh USER), or have its ForceCommand run SSH_ORIGINAL_COMMAND; commands cannot be run on a device that has a command line of its own"
 )
 
-// missing says what the host answered instead of running a shell.
+// missing returns an error with the host's output, where a shell did not run the command.
 func (p *shellProof) missing(e *endpoint, exit Exit, up *elevation) *Error {
 	p.mu.Lock()
 	if p.login && up != nil {

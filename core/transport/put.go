@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -288,8 +287,8 @@ func (u *upload) script(ctx context.Context, text string, in io.Reader, out io.W
 }
 
 func (u *upload) fenced(ctx context.Context, fence Fence, text string, in io.Reader, out io.Writer) (int, error) {
-	var complaint bytes.Buffer
-	exit, err := u.p.run(ctx, u.r, Exec{Command: text, Fence: fence, Become: u.put.Become, Stdin: in, Stdout: out, Stderr: &limited{w: &complaint, left: 4 << 10}})
+	complaint := &core.Head{Most: 4 << 10}
+	exit, err := u.p.run(ctx, u.r, Exec{Command: text, Fence: fence, Become: u.put.Become, Stdin: in, Stdout: out, Stderr: complaint})
 	if err != nil || exit.Code == 0 {
 		return 0, err
 	}
@@ -304,21 +303,6 @@ var (
 	errScript = errors.New("script failed")
 	errNoSFTP = errors.New("no SFTP")
 )
-
-// limited keeps the first bytes written to it.
-type limited struct {
-	w    io.Writer
-	left int
-}
-
-func (l *limited) Write(b []byte) (int, error) {
-	keep := b[:min(len(b), l.left)]
-	l.left -= len(keep)
-	if _, err := l.w.Write(keep); err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
 
 // finish verifies, adorns and renames the part file: in one command where the
 // login runs commands, over SFTP where it does not.

@@ -31,7 +31,7 @@ func allResults() []Result {
 	return []Result{DialOK, DialRefused, DialNoRoute, DialTimeout, DialName, DialHostKey, DialAuth, DialHandshake, DialCalledOff, DialOther}
 }
 
-// resultOf sorts what connecting said.
+// resultOf returns the result of a dial by its error.
 func resultOf(err error) Result {
 	var e *Error
 	switch errors.As(err, &e); {

@@ -15,7 +15,7 @@ import (
 // maxHops bounds a chain of jump hosts, the host itself included.
 const maxHops = 8
 
-// endpoint is one SSH server with everything that says how to reach, prove and
+// endpoint is one SSH server with everything that is needed to reach, prove and
 // enter it.
 type endpoint struct {
 	host           core.Host // after ssh_config
@@ -24,7 +24,7 @@ type endpoint struct {
 	addr           string // host:port as dialled
 	user           string
 	trustName      string   // what known_hosts and certificates call it
-	trustPort      int      // 22 where an alias stands for the name, as OpenSSH has it
+	trustPort      int      // 22 where an alias replaces the name, as OpenSSH has it
 	knownHosts     []string // files; nil means the pool's
 	identityFiles  []string
 	onlyIdentities bool
@@ -149,7 +149,7 @@ func (p *Pool) jumpHost(spec string, behind core.Host) (core.Host, error) {
 	return h, nil
 }
 
-// endpoint merges what the inventory, ssh_config and the pool's defaults say, in
+// endpoint merges the inventory, ssh_config and the pool's defaults, in
 // this order. Credentials are the pool's alone.
 func (p *Pool) endpoint(h core.Host) (*endpoint, error) {
 	e := &endpoint{name: h.Name}

@@ -142,7 +142,7 @@ func TestJumpHostFailures(t *testing.T) {
 	p.cfg.Lookup = lookup(core.Host{Name: "dead", Address: "127.35.1.3", SSH: core.SSH{Port: 1}})
 	_, err = run(t, p, via(core.Host{Name: "h"}, "dead"), "x")
 	if !errors.As(err, &e) || e.Host != "dead" {
-		t.Errorf("a dead jump host must be named: got %v", err)
+		t.Errorf("a jump host that refuses connections must be named: got %v", err)
 	}
 }
 

@@ -22,8 +22,8 @@ type session struct {
 	exit   Exit          // valid after exited
 }
 
-// session opens a session at the end of r. A connection that turns out dead is
-// replaced once: nothing has been sent to the host through it.
+// session opens a session at the end of r. A connection that turns out to be
+// broken is replaced once: nothing has been sent to the host through it.
 func (p *Pool) session(ctx context.Context, r route, fresh bool) (*session, error) {
 	e := r.last()
 	for try := 0; ; try++ {
@@ -210,7 +210,7 @@ func (s *session) abort() {
 	}
 }
 
-// broken explains a session that ended without saying how: the connection died,
+// broken explains a session that ended without an exit status: the connection died,
 // or only the session did.
 func (s *session) broken(op string) *Error {
 	settle := time.NewTimer(time.Second)

@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// sshConfig is an imported OpenSSH client configuration. A nil one says nothing.
+// sshConfig is an imported OpenSSH client configuration. A nil one sets nothing.
 type sshConfig struct {
 	file string
 	cfg  *sshcfg.Config

@@ -8,7 +8,7 @@ n=$p.turnus-new o=$p.turnus-old
 sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"; else shasum -a 256 <"$1"; fi; }
 `
 
-// askScript says what is at the path, and of which archive. A login that is root works beside the
+// askScript prints what is at the path, and of which archive. A login that is root works beside the
 // path by names: open is a folder above it in which others could exchange them. The owner of the
 // folder may exchange the mark for another file, so only a digest is shown of it.
 const askScript = sumScript + `if [ "$a" ]; then
@@ -42,7 +42,7 @@ exit 0
 
 // doScript unpacks to $n, which only this login can enter, checks what it got, and puts it in the
 // place of the old folder. Names are read from the list of the archive. Links are checked where
-// they lie: no list says exactly what they are. A signal ends the script at any moment: leave
+// they lie: no list shows exactly what they are. A signal ends the script at any moment: leave
 // ignores a second one, and so do its programs. Then the old folder is at its place, or the new one
 // is whole.
 const doScript = sumScript + `umask 022

@@ -126,7 +126,7 @@ func run(ctx context.Context, r *runOf) error {
 	return unpack(ctx, r, fmt.Sprintf("%sdone=%t strip=%t owner=%s want=%s mark=%s\n%s", vars, done, p.Strip, sdk.Quote(p.Owner), digest, sdk.Quote(mark), doScript))
 }
 
-// refusal says why the host cannot have the folder; "" where it can.
+// refusal returns why the host cannot have the folder; "" where it can.
 func refusal(p Params, a sdk.Answer) string {
 	switch {
 	case a.Has("noarchive"):

@@ -111,7 +111,7 @@ func shim(t *testing.T, program, script string) {
 }
 
 // A signal to the script and its program, as of a host that ends what a killed worker left running,
-// leaves the old folder at its place or the new one, and nothing beside it. The result says which:
+// leaves the old folder at its place or the new one, and nothing beside it. The result shows which:
 // once the new one is whole, a signal changes nothing.
 func TestASignalLeavesAWholeFolder(t *testing.T) {
 	for program, c := range map[string]struct{ script, want string }{

@@ -37,7 +37,7 @@ First scan, then compare each fingerprint with the host's console, then accept.`
 	return c
 }
 
-// keyFlags choose hosts and say how to reach them.
+// keyFlags choose hosts and the way to reach them.
 type keyFlags struct {
 	inv    localrun.InventoryFlags
 	node   node.Flags

@@ -169,8 +169,8 @@ func over(r api.Run) bool { return r.Ended != (time.Time{}) }
 // stepEvery is how often what there is is read: each reading costs the service as much as a job.
 const stepEvery = 100 * time.Millisecond
 
-// step asks for what is not there yet, one after the other, and reports whether all has ended. A
-// run that is held, because nobody knows what its hosts saw, is cancelled. An error is of a service
+// step asks for what is not there yet, one after the other, and reports whether all has ended. It
+// cancels a run that is paused because nobody knows what its hosts saw. An error is of a service
 // that has died.
 func (c *cutting) step(ask *client.Client) (ended bool, err error) {
 	if time.Since(c.asked) < stepEvery {
@@ -207,7 +207,7 @@ func (c *cutting) step(ask *client.Client) (ended bool, err error) {
 		return false, err
 	}
 	if run.Phase == api.Paused {
-		if c.again && run.Live == nil { // the queue does not have it again, and all before that is to be cut
+		if c.again && run.Live == nil { // all commits before the queue has it again must be cut
 			return false, nil
 		}
 		_, err := ask.CancelRun(ctx, run.ID, "a job of it may have begun")

@@ -164,7 +164,7 @@ func (c *cutting) peopleProblems(ctx context.Context, ask *client.Client) (probl
 	return append(problems, noticeProblems(before, listed.Items, c.receiver.all(), asked...)...), nil
 }
 
-// audited says what is wrong unless the audit log has one entry of an object that is one of these.
+// audited returns a problem unless the audit log has one entry of an object that is one of these.
 func (c *cutting) audited(ctx context.Context, ask *client.Client, kind, object string, what ...string) string {
 	entries, err := ask.Audit(ctx, client.AuditFilter{Kind: kind, Object: object}, client.Page{})
 	if err != nil {
@@ -176,7 +176,7 @@ func (c *cutting) audited(ctx context.Context, ask *client.Client, kind, object 
 	return ""
 }
 
-// ended says what is wrong unless the jobs of a run have these outcomes, by host.
+// ended returns a problem unless the jobs of a run have these outcomes, by host.
 func (c *cutting) ended(ctx context.Context, ask *client.Client, key string, want map[string]core.Outcome) string {
 	jobs, err := ask.Jobs(ctx, c.runs[key], client.JobFilter{}, client.Page{})
 	if err != nil {

@@ -60,8 +60,8 @@ func (c *cutting) ring() string { return filepath.Join(c.dir, "ring") }
 // held is the file that there is while the election of a host is being committed.
 func (c *cutting) held() string { return filepath.Join(c.dir, "held") }
 
-// serial returns the arguments of a service that dies in each of its lives. Elections are held in
-// the lives that die.
+// serial returns the arguments of a service that dies in each of its lives. In the lives that die,
+// the commit of an election waits.
 func (c *cutting) serial(dies bool) []string {
 	if dies {
 		c.env = append(c.env, "CUT_HOLD=(*Ledger).ElectOnce", "CUT_HELD="+c.held())
@@ -195,7 +195,7 @@ func (c *cutting) serialProblems(ctx context.Context, ask *client.Client) (probl
 	return problems
 }
 
-// outputProblem says what is wrong unless a job has one output, whole.
+// outputProblem returns a problem unless a job has one output, whole.
 func outputProblem(ctx context.Context, ask *client.Client, job core.JobID) string {
 	outputs, err := ask.Outputs(ctx, job)
 	if err != nil || len(outputs.Items) != 1 || outputs.Items[0].Size != cutOutput || outputs.Items[0].Cut {

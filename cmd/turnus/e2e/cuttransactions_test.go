@@ -79,8 +79,8 @@ func nameOf(fn *ast.FuncDecl) string {
 	return fmt.Sprintf("%s.%s", of, fn.Name.Name)
 }
 
-// uncut says which transactions were not among those that committed, and what is listed in vain: it
-// makes no transaction, or one that is cut.
+// uncut lists the transactions that were not among those that committed, and the useless entries of
+// otherwiseMade: they make no transaction, or one that is cut.
 func uncut(all, committed []string) (problems []string) {
 	for _, name := range all {
 		if !slices.Contains(committed, name) && otherwiseMade[name] == "" {
@@ -101,7 +101,7 @@ func TestLabUncutTransactionsAreNoticed(t *testing.T) {
 	all := transactions(t)
 	here := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return otherwiseMade[name] != "" })
 	if bad := uncut(all, here); len(bad) > 0 {
-		t.Errorf("all is well, and it says: %q", bad)
+		t.Errorf("expected no problem, got %q", bad)
 	}
 	if bad := uncut(append(slices.Clone(all), "(*Ledger).New"), here); len(bad) != 1 || !strings.Contains(bad[0], "(*Ledger).New is not cut") {
 		t.Errorf("a new transaction: %q", bad)

@@ -54,8 +54,8 @@ func TestFaultR2NoticesALeapThatIsNotCorrected(t *testing.T) {
 	}
 }
 
-// leapProblems has the clock leap by first and back while a session has jobs that are to be
-// retried, and another session dies. It returns what the leaps end or delay.
+// leapProblems has the clock leap by first and back while a session has jobs to retry, and another
+// session dies. It returns what the leaps end or delay.
 func leapProblems(t *testing.T, first time.Duration, hooks ...withoutGuard) (problems []string) {
 	t.Helper()
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }

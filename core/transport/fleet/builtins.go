@@ -210,7 +210,7 @@ func (c *call) shift(context.Context) int {
 	return 0
 }
 
-// trap keeps what is to be run at the shell's end. A signal ends a simulated command immediately.
+// trap keeps the command to run at the shell's end. A signal ends a simulated command immediately.
 func (c *call) trap(context.Context) int {
 	c.flags("")
 	for i, signal := range c.args {

@@ -45,7 +45,7 @@ func (f *Fleet) serve(c net.Conn, h *host) {
 	cn.run(ctx, channels, requests)
 	cancel() // ends the commands whose connection is gone
 	cn.sessions.Wait()
-	_ = sc.Wait() // joins the multiplexer; its error only says that the client left
+	_ = sc.Wait() // joins the multiplexer; its error only means that the client left
 }
 
 // handshake exchanges keys and authenticates. Only the cheapest algorithms of

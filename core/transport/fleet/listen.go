@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// errNoDevice says that a socket cannot be tied to the loopback device here.
+// errNoDevice reports that a socket cannot be tied to the loopback device here.
 var errNoDevice = errors.New("binding a socket to the loopback device is not possible here")
 
 // listen opens the sockets and returns the port of each host, or one port for all.

@@ -174,7 +174,7 @@ func TestProfileSilent(t *testing.T) {
 	_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	var timeout net.Error
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Errorf("it said %d bytes: %v", n, err)
+		t.Errorf("a silent host sent %d bytes: %v", n, err)
 	}
 	_ = c.Close()
 }
@@ -248,7 +248,7 @@ func TestProfileMaxStartups(t *testing.T) {
 	h := f.Hosts()[0]
 	address := net.JoinHostPort(h.Address, strconv.Itoa(h.SSH.Port))
 	var waiting []net.Conn
-	for range 2 { // says nothing, so it stays unauthenticated
+	for range 2 { // sends nothing, so it stays unauthenticated
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -299,7 +299,7 @@ func TestProfileBan(t *testing.T) {
 	if f := banned(time.Hour); in(f) || f.Stats().Dropped != 1 {
 		t.Errorf("the source is not banned: %+v", f.Stats())
 	}
-	short := banned(100 * time.Millisecond) // it may be over by now, so that it began is for the other one to show
+	short := banned(100 * time.Millisecond) // it may be over already: the other one shows that it began
 	eventually(t, "the ban ends", func() bool { return in(short) })
 }
 

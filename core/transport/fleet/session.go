@@ -194,8 +194,8 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 // as if a shell had run.
 const proveShell = "echo turnus:$TURNUS_EXEC\n"
 
-// prove runs a line up to the proof and returns the rest, and whether it is to be run. A line
-// without a proof is returned whole.
+// prove runs a line up to the proof and returns the rest, and whether to run it. A line without a
+// proof is returned whole.
 func (s *session) prove(ctx context.Context, sh *shell, line string) (rest string, begins bool) {
 	if !strings.Contains(line, proveShell) {
 		return line, true

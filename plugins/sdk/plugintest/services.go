@@ -19,7 +19,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
 
-// services is the worker's end: what plugin.proto says of Hosts and Job, over scripted hosts.
+// services is the worker's end: Hosts and Job of plugin.proto, over scripted hosts.
 type services struct {
 	mu        sync.Mutex
 	hosts     map[string]*Host

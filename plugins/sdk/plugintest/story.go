@@ -66,7 +66,7 @@ func (k *Kit) mortal(params any, opts []Option) (result *Result, saved *State, k
 	running := k.Start(params, append(opts, Context(ctx))...)
 	result, err := running.Try()
 	if k.death.fired() {
-		k.work.wait() // a dead process calls nothing any more; this one has to come to its end first
+		k.work.wait() // a killed process calls nothing any more; this one must end first
 		if list := k.services.checkpoints(running.lease); len(list) > 0 {
 			saved = &list[len(list)-1].State
 		}
