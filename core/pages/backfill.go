@@ -52,7 +52,7 @@ func backfillOf(ctx context.Context, v visit, schedule scheduleView, sent url.Va
 // nameOf names a schedule to the API.
 func nameOf(s api.Schedule) string { return s.Tenant + ":" + s.Name }
 
-// unconfirmed says why a form does not confirm the backfill; "" where it does.
+// unconfirmed explains why a form does not confirm the backfill; "" where it does.
 func (b backfillView) unconfirmed(sent url.Values) (status int, problem string) {
 	switch {
 	case b.Problem != "":

@@ -30,7 +30,7 @@ func calendarAPI(t *testing.T) *operations {
 	}}
 }
 
-// The picture and the table say the same, links lead to what they name, and texts are no markup.
+// The picture and the table show the same, links lead to what they name, and texts are no markup.
 func TestCalendarPage(t *testing.T) {
 	f := calendarAPI(t)
 	web, browser := site(t, f)

@@ -33,7 +33,8 @@ func counting(id, what string, n int, isWide bool) *count {
 	return &count{id, what, n}
 }
 
-// unconfirmed says why a form does not confirm a final action on n hosts or jobs; "" where it does.
+// unconfirmed explains why a form does not confirm a final action on n hosts or jobs; "" where it
+// does.
 func unconfirmed(sent url.Values, what string, n int, isWide bool) string {
 	if strings.TrimSpace(sent.Get("reason")) == "" {
 		return "Nothing was done: the reason is missing. Go back, and type one."
@@ -114,7 +115,7 @@ func questionOf(run api.Run) *question {
 	return nil
 }
 
-// refused says why a form does not confirm a final action on a run; "" where it does. status is
+// refused explains why a form does not confirm a final action on a run; "" where it does. status is
 // that of the page.
 func refused(run api.Run, verb string, sent url.Values) (status int, problem string) {
 	hosts := run.Total

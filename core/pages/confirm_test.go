@@ -10,7 +10,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// A cancel says what becomes of each host of the run: no host is left out, none counted twice.
+// The text of a cancel shows what becomes of each host of the run: no host is left out, none
+// counted twice.
 func TestWhatACancelDoes(t *testing.T) {
 	run := api.Run{Phase: api.Active, Total: 3000, Outcomes: map[core.Outcome]int{core.Changed: 980, core.Failed: 6}, Live: &api.Live{InFlight: 214, Waiting: 1, Suspended: 2, Pending: 1797}}
 	queued := api.Run{Phase: api.Queued, Total: 1}
@@ -81,7 +82,7 @@ func TestFinalActionsOnARun(t *testing.T) {
 	}
 }
 
-// A dialog says what its buttons do to how many hosts.
+// A dialog shows what its buttons do, and to how many hosts.
 func TestDialogsOfARun(t *testing.T) {
 	o := waitingAPI(t, 100, "operator", "approver")
 	v := visits(t, o)
@@ -97,7 +98,7 @@ func TestDialogsOfARun(t *testing.T) {
 	}
 }
 
-// A person who may not act gets the refusal of the API, whatever the form says.
+// A person who may not act gets the refusal of the API, whatever the form contains.
 func TestFinalActionsOfAViewer(t *testing.T) {
 	for _, verb := range []string{"cancel", "approve", "refuse"} {
 		o := waitingAPI(t, 100, "viewer")
@@ -110,8 +111,8 @@ func TestFinalActionsOfAViewer(t *testing.T) {
 	}
 }
 
-// A drain needs a reason, and from 100 jobs on their number: that of the page, which may be another
-// by now.
+// A drain needs a reason, and from 100 jobs on their number: that of the page, which may have
+// changed since.
 func TestDrainIsConfirmed(t *testing.T) {
 	workers := []api.Worker{{Name: "w1", Running: 99}, {Name: "w2", Running: 120}}
 	for _, c := range []struct {

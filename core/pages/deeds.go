@@ -95,7 +95,7 @@ func scheduleDeeds(entries []api.Entry, tenant string) (all []deed) {
 	return all
 }
 
-// actsSince says what others did on a run after the page showed its last deed, and returns a client
+// actsSince returns what others did on a run after the page showed its last deed, and a client
 // whose actions are refused if somebody acts on the run after that was read.
 func actsSince(ctx context.Context, v visit, run, seen string) (acts *client.Client, others string, err error) {
 	read, etag, err := v.client.RunTag(ctx, run) // before the deeds: a deed after them gives the run another one
@@ -109,7 +109,7 @@ func actsSince(ctx context.Context, v visit, run, seen string) (acts *client.Cli
 	return v.client.IfMatch(etag), deedsSince(deeds, seen, v.who.Name), nil
 }
 
-// deedsSince says what others did after the page showed its last deed; "" for nothing.
+// deedsSince returns what others did after the page showed its last deed; "" for nothing.
 func deedsSince(deeds []deed, seen, own string) string {
 	last, err := strconv.ParseInt(seen, 10, 64)
 	if err != nil {

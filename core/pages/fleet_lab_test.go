@@ -72,8 +72,8 @@ const addedToTheMap = `(async (html) => {
 	return added;
 })`
 
-// An update of the map puts only squares that changed onto the page, and what the block says of
-// all. Control: a block with a square less is another picture.
+// An update of the map puts only squares that changed onto the page, and the label of the block.
+// Control: a block with a square less is another picture.
 func TestLabAnUpdateOfTheMapIsItsSquares(t *testing.T) {
 	ctx := openFleet(t)
 	if added := inPage[int](ctx, t, addedToTheMap+`((html) => html.replace("m-changed", "m-failed").replace(/aria-label="[^"]*"/, 'aria-label="1 failed"'))`); added == 0 || added > 10 {

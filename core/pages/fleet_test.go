@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/pictures"
 )
 
-// The map is squares with links, the table says the same, and a group can be shown alone.
+// The map is squares with links, the table shows the same, and a group can be shown alone.
 func TestFleetPage(t *testing.T) {
 	f := newFake()
 	web, browser := site(t, f)

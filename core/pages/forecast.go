@@ -41,7 +41,7 @@ func forecastOf(ctx context.Context, v visit, run api.Run, within time.Duration)
 	return view
 }
 
-// forecast sends the part of the page of a run that says when it will end.
+// forecast sends the part of the page of a run that shows when the run will end.
 func (p *Pages) forecast(w http.ResponseWriter, r *http.Request, v visit) {
 	run, err := v.client.Run(r.Context(), r.PathValue("run"))
 	if err != nil {

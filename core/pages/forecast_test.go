@@ -8,7 +8,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// The page of a run says when it will end and what binds that, beside the picture. The part alone
+// The page of a run shows when it will end and what binds that, beside the picture. The part alone
 // has the same, for a page that is open. A run that is over has no forecast.
 func TestForecastOfARun(t *testing.T) {
 	at := time.Date(2026, 12, 6, 3, 0, 0, 0, time.UTC)

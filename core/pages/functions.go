@@ -85,7 +85,7 @@ func moment(t time.Time) template.HTML {
 	return template.HTML(t.Format(`<time datetime="` + time.RFC3339 + `">2006-01-02 15:04:05 UTC</time>`)) //nolint:gosec // digits
 }
 
-// ago is the time between two moments, as people say it.
+// ago formats the time between two moments for people.
 func ago(from, to time.Time) string {
 	if from.IsZero() {
 		return ""
@@ -93,7 +93,7 @@ func ago(from, to time.Time) string {
 	return lasting(to.Sub(from))
 }
 
-// lasting is a duration as people say it.
+// lasting formats a duration for people.
 func lasting(d time.Duration) string {
 	d = d.Round(time.Second)
 	switch {
@@ -114,7 +114,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// sizeOf is a number of bytes as people say it.
+// sizeOf formats a number of bytes for people.
 func sizeOf(bytes int64) string {
 	switch {
 	case bytes < 1000:

@@ -69,7 +69,7 @@ const failing = `(async () => {
 })()`
 
 // A grid that cannot be read is read again, with pauses that grow, and keeps no changes meanwhile.
-// The count says what the grid leaves out. A grid that the server refuses is not asked for again.
+// The count shows what the grid leaves out. A grid that the server refuses is not asked for again.
 func TestLabAFailedReadOfTheGridIsRepeated(t *testing.T) {
 	ctx := openRun(t, &busyRun{newLargeRun(), make(chan api.Event)})
 	inPage[bool](ctx, t, failing)

@@ -232,7 +232,7 @@ func BenchmarkLargeRun(b *testing.B) {
 	}
 }
 
-// The page says how many hosts the grid leaves out, also once its script has counted the others.
+// The page shows how many hosts the grid leaves out, also once its script has counted the others.
 func TestTheGridSaysWhatItLeavesOut(t *testing.T) {
 	for left, want := range map[int]string{0: "", 1: " 1 host more is not in the grid.", 30_000: " 30000 hosts more are not in the grid."} {
 		l := newLargeRun()

@@ -96,7 +96,7 @@ func launchOf(p api.Playbook, sent url.Values) (api.NewRun, error) {
 	n := api.NewRun{Playbook: p.Name, FourEyes: sent.Get(fieldFourEyes) != "", SkipNoWindow: sent.Get(fieldSkip) != ""}
 	n.Limit, n.Tags, n.SkipTags = words(sent.Get(fieldLimit)), words(sent.Get(fieldTags)), words(sent.Get(fieldSkipTags))
 	n.Check = sent.Get(fieldCheck) != ""
-	n.Diff = n.Check // a dry run says what would change
+	n.Diff = n.Check // a dry run shows what would change
 	if text := strings.TrimSpace(sent.Get(fieldInFlight)); text != "" {
 		most, err := strconv.Atoi(text)
 		if err != nil || most < 0 {

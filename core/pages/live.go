@@ -38,7 +38,7 @@ type changes struct {
 	cells   map[cell]byte
 	known   map[cell]byte // all so far; nil: too many, or some are missing
 	state   bool          // something happened
-	reread  bool          // the cells do not say all that happened
+	reread  bool          // the cells do not show all that happened
 }
 
 func newChanges(steps []api.GridStep) *changes {
@@ -133,7 +133,7 @@ func rowsOf(cells map[cell]byte) string {
 	return string(text)
 }
 
-// lost notes that the cells do not say all that happened.
+// lost notes that the cells do not show all that happened.
 func (c *changes) lost() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

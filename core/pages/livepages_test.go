@@ -15,8 +15,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// The calendar, windows, the project, a host and a schedule change while they are open. The state of
-// a page is the same as long as nothing changed, so that its stream begins behind it.
+// The calendar, windows, the project, a host and a schedule change while they are open. The state
+// of a page is the same as long as nothing changed, so that its stream begins behind it.
 func TestMorePagesChangeWhileTheyAreOpen(t *testing.T) {
 	items := func(v any) map[string]any { return map[string]any{"items": v} }
 	for _, path := range []string{"/calendar", "/windows", "/windows/night", "/project", "/hosts/web1", "/schedules/acme:night"} {

@@ -211,7 +211,7 @@ func holds(ctx context.Context, t *testing.T) held {
 	return held{dom.Nodes, dom.JsEventListeners, heap.UsedSize}
 }
 
-// grown says what a page holds more than before; "" for nothing of note.
+// grown reports what a page holds more than before; "" for nothing of note.
 func (h held) grown(after held) string {
 	const nodes, listeners, heap = 200, 20, 1 << 20
 	if after.nodes-h.nodes > nodes || after.listeners-h.listeners > listeners || after.heap-h.heap > heap {

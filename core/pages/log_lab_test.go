@@ -65,7 +65,7 @@ func TestLabALogShowsTheOutcome(t *testing.T) {
 	close(e.end)
 	waitFor(tab, t, `document.querySelector("#facts .reason")?.textContent.includes("<script>")`)
 	if text := inPage[string](tab, t, `document.getElementById("facts").innerText`); len(text) == 0 || !inPage[bool](tab, t, `document.querySelector("#facts dl .o.failed") !== null`) {
-		t.Errorf("the page says %q", text)
+		t.Errorf("the page shows %q", text)
 	}
 	waitFor(tab, t, `document.getElementById("follow").textContent.includes("has its outcome.")`)
 	if !inPage[bool](tab, t, `document.querySelector("#lines li").textContent === "first line" && document.activeElement.id === "facts"`) {

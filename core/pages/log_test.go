@@ -69,7 +69,7 @@ func TestLogIsText(t *testing.T) {
 	}
 }
 
-// The log of a host at work comes as events, in pieces of text, and says when it ends.
+// The log of a host at work comes as events, in pieces of text, and reports when it ends.
 func TestLiveLog(t *testing.T) {
 	web, browser := site(t, newFake())
 	logIn(t, web, browser, "good", "/")

@@ -26,8 +26,9 @@ func items(v any) map[string]any { return map[string]any{"items": v} }
 // runTag is the ETag of all answers of operations.
 const runTag = `"7"`
 
-// operations answers what a test says, by method and path, to the token "good" of a person with
-// roles, and notes what was asked. Other paths are not found, as those of other tenants.
+// operations gives the answers that a test sets, by method and path, to the token "good" of a
+// person with roles, and notes what was asked. Other paths are not found, as those of other
+// tenants.
 type operations struct {
 	roles  []string
 	tenant string

@@ -73,7 +73,7 @@ func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
 		view.SourcesUnread = reasonOf(err)
 	}
 	if v.who.Everyone() {
-		if project, err := v.client.Definitions(ctx); err == nil { // its own page says why else
+		if project, err := v.client.Definitions(ctx); err == nil { // else its own page shows why
 			view.Rejected = project.Rejected
 			if view.New = project.Applied.IsZero() && project.Rejected == nil; view.New {
 				view.Unread = "" // there are no windows yet

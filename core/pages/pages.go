@@ -183,8 +183,8 @@ type page struct {
 	Data    any
 }
 
-// problem shows why a page cannot be shown, as the API says it. A session that the API does not
-// know any more ends.
+// problem shows why a page cannot be shown, in the words of the API. A session that the API
+// does not know any more ends.
 func (p *Pages) problem(w http.ResponseWriter, r *http.Request, v visit, err error) {
 	status, text := statusOf(err)
 	switch {
@@ -202,7 +202,7 @@ func (p *Pages) problem(w http.ResponseWriter, r *http.Request, v visit, err err
 	p.show(w, status, "problem", v, title, text)
 }
 
-// statusOf is the HTTP status of an error, and its text as the API says it.
+// statusOf returns the HTTP status of an error, and its text in the words of the API.
 func statusOf(err error) (status int, text string) {
 	status, text = http.StatusInternalServerError, err.Error()
 	if errors.Is(err, core.ErrUnavailable) {

@@ -91,7 +91,7 @@ func (view *playbookView) plan(ctx context.Context, v visit, sent url.Values) in
 	return http.StatusOK
 }
 
-// previewOf says what the launch button does.
+// previewOf describes what the launch button does.
 func previewOf(path, verb string, plan api.Plan, sent []input) preview {
 	out := preview{Path: path, Inputs: sent, Key: rand.Text(), Verb: verb, Wide: wide(plan.Hosts, plan.Disruptive, plan.Check)}
 	if plan.Check {
@@ -146,7 +146,7 @@ func (p *Pages) launch(w http.ResponseWriter, r *http.Request, v visit) {
 	}
 }
 
-// typed says why a wide launch is not confirmed; "" where it is, or is not wide. The API's hash
+// typed explains why a wide launch is not confirmed; "" where it is, or is not wide. The API's hash
 // makes sure that the number is that of the hosts.
 func typed(sent url.Values) string {
 	hosts, err := strconv.Atoi(sent.Get("hosts"))

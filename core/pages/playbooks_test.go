@@ -160,7 +160,7 @@ func TestPlaybooks(t *testing.T) {
 	lacks(t, "a viewer's playbook", text, "<button>Preview</button>", "Launch on", `role="alert"`)
 }
 
-// A preview says what the launch does, and its button launches that, once.
+// A preview shows what the launch does, and its button launches that, once.
 func TestLaunch(t *testing.T) {
 	o := shopAPI(t, 14, "operator")
 	v := visits(t, o)

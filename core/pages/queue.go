@@ -15,8 +15,8 @@ import (
 	"github.com/turnus/turnus/core/pictures"
 )
 
-// queueView is who waits for what: tenants and their runs, and, for people of all tenants, the
-// queue and its workers. A panel that cannot be shown says why.
+// queueView shows the waiting work: tenants and their runs, and, for people of all tenants, the
+// queue and its workers. A panel that cannot be shown has the reason.
 type queueView struct {
 	All          bool // the person sees all tenants
 	Queue        api.Queue
@@ -143,8 +143,8 @@ func (p *pastShares) load(ctx context.Context, c *client.Client) {
 	}
 }
 
-// undrained says why a form does not confirm that a worker is drained; "" where it does. The number
-// of its jobs changes all the time, so that of the page counts if it is a large one.
+// undrained explains why a form does not confirm that a worker is drained; "" where it does. The
+// number of its jobs changes all the time, so that of the page counts if it is a large one.
 func undrained(workers []api.Worker, name string, sent url.Values) string {
 	jobs, _ := strconv.Atoi(sent.Get("jobs")) // "" of a page with few
 	if i := slices.IndexFunc(workers, func(w api.Worker) bool { return w.Name == name }); i >= 0 && jobs < wideHosts {
@@ -153,7 +153,7 @@ func undrained(workers []api.Worker, name string, sent url.Values) string {
 	return unconfirmed(sent, "job", jobs, wide(jobs, false, false))
 }
 
-// actWorker does what a button beside a worker says.
+// actWorker does the action of a button beside a worker.
 func (p *Pages) actWorker(w http.ResponseWriter, r *http.Request, v visit) {
 	name, reason := r.PathValue("worker"), r.PostFormValue("reason")
 	var err error

@@ -87,7 +87,7 @@ func TestRetry(t *testing.T) {
 }
 
 // The choices of a retry from the failed step are in the preview and in what is launched; the
-// second alone says nothing.
+// second alone has no effect.
 func TestRetryFromTheFailedStep(t *testing.T) {
 	for query, want := range map[string][2]any{
 		"from=failed-step&else=restart": {"failed-step", "restart"},

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/pictures"
 )
 
-// runView is a run: how it stands, groups of equal results, what hosts wait for, and who decided
+// runView is a run: its state, groups of equal results, what hosts wait for, and who decided
 // what.
 type runView struct {
 	Run     api.Run
@@ -184,7 +184,7 @@ func barsOf(run api.Run, away bool) []bar {
 // actTries is how often an action is sent again because the run changed while it was sent.
 const actTries = 5
 
-// act does what a button of a run's page says, and shows the page again.
+// act does the action of a button of a run's page, and shows the page again.
 func (p *Pages) act(w http.ResponseWriter, r *http.Request, v visit) {
 	id, verb, reason := r.PathValue("run"), r.PathValue("verb"), r.PostFormValue("reason")
 	if final := verb == "cancel" && v.who.Operates() || (verb == "approve" || verb == "refuse") && v.who.Approves(); final { // the API refuses others

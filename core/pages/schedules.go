@@ -60,8 +60,8 @@ func (view scheduleView) Wide() bool {
 	return view.Plan != nil && wide(view.Plan.Hosts, view.Plan.Disruptive, view.Plan.Check)
 }
 
-// untriggered says why a form does not confirm a trigger that would do what view shows; "" where it
-// does.
+// untriggered explains why a form does not confirm a trigger that would do what view shows; ""
+// where it does.
 func (view scheduleView) untriggered(sent url.Values) (status int, problem string) {
 	hosts := 0
 	if view.Plan != nil {
@@ -116,7 +116,7 @@ func (p *Pages) notLaunched(w http.ResponseWriter, r *http.Request, v visit, sta
 	p.showWith(w, status, v, one, "/schedules/"+url.PathEscape(name), facts, view)
 }
 
-// scheduleOf reads a schedule. Of people who may trigger it, the page says what that does.
+// scheduleOf reads a schedule. For people who may trigger it, the page shows what that does.
 func scheduleOf(ctx context.Context, v visit, name string) (scheduleView, error) {
 	view := scheduleView{Key: rand.Text()}
 	var err error
@@ -132,7 +132,7 @@ func scheduleOf(ctx context.Context, v visit, name string) (scheduleView, error)
 	return view, nil
 }
 
-// actOnSchedule does what a button says, and shows the schedule again.
+// actOnSchedule does the action of a button, and shows the schedule again.
 func (p *Pages) actOnSchedule(w http.ResponseWriter, r *http.Request, v visit) {
 	name, verb, reason := r.PathValue("schedule"), r.PathValue("verb"), r.PostFormValue("reason")
 	back := url.Values{"done": {verb}}

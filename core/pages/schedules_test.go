@@ -63,7 +63,7 @@ func TestSchedules(t *testing.T) {
 	has(t, "an empty list", text, "There is no schedule", "turnus schedules set")
 }
 
-// A pause is undone by one button; a trigger says what it does, and is sent once.
+// A pause is undone by one button; a trigger shows what it does, and is sent once.
 func TestActionsOnASchedule(t *testing.T) {
 	o := scheduleAPI("operator")
 	v := visits(t, o)
@@ -130,7 +130,7 @@ func TestTriggerIsConfirmed(t *testing.T) {
 	}
 }
 
-// A backfill says how many runs on how many hosts it launches, is asked for once, and launches the
+// A backfill shows how many runs on how many hosts it launches, is asked for once, and launches the
 // range that was shown. A range of another size than the page had is refused.
 func TestBackfillIsShownFirst(t *testing.T) {
 	const path = "/schedules/acme:night"
@@ -195,7 +195,7 @@ func TestSchedulesOfAViewer(t *testing.T) {
 	}
 }
 
-// Where nobody knows what a trigger would do, the page says why, and shows the rest.
+// Where nobody knows what a trigger would do, the page shows why, and the rest.
 func TestScheduleWithoutAPlan(t *testing.T) {
 	o := scheduleAPI("operator")
 	o.set("POST /v1/plan", api.Problem{Status: http.StatusUnprocessableEntity, Detail: "no window fits"})

@@ -322,7 +322,7 @@ func TestLabALostStreamStaysOnThePage(t *testing.T) {
 	source.onerror();
 })`)
 	if !strings.HasPrefix(got, "Reconnecting.") {
-		t.Errorf("the page says %q", got)
+		t.Errorf("the page shows %q", got)
 	}
 }
 
@@ -336,6 +336,6 @@ func TestLabALostStreamStaysOnThePageWithoutTheFocus(t *testing.T) {
 	source.onerror();
 })`)
 	if !strings.HasPrefix(got, "true: Reconnecting.") {
-		t.Errorf("the page has the focus and says %q", got)
+		t.Errorf("the page has the focus and shows %q", got)
 	}
 }

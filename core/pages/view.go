@@ -24,7 +24,7 @@ const (
 
 // viewKey names a view: all browsers with the same one may see the same.
 type viewKey struct {
-	rights string // tenant, roles and permissions, as the API says
+	rights string // tenant, roles and permissions, as the API reports them
 	host   string // by which the browser reaches the server
 	path   string // of the page, with its query
 }
@@ -59,7 +59,7 @@ type view struct {
 	parts    []part
 	said     *changes // of a run; nil before its events are read
 	cells    []cellBatch
-	reread   int    // version behind which cells do not say all
+	reread   int    // version behind which cells do not show all
 	away     string // why the state is not the newest; "" where it is
 	over     bool   // it does not change any more
 	news     chan struct{}

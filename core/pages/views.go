@@ -58,8 +58,8 @@ func livePages() map[string]*livePage {
 	}
 }
 
-// livePage shows a page of livePages. It says which state it shows, so that a stream continues from
-// there.
+// livePage shows a page of livePages. The page names the state that it shows, so that a stream
+// continues from there.
 func (p *Pages) livePage(path string) func(http.ResponseWriter, *http.Request, visit) {
 	return func(w http.ResponseWriter, r *http.Request, v visit) { p.showLive(w, r, v, p.livePages[path]) }
 }
@@ -219,8 +219,8 @@ func (p *Pages) make(ctx context.Context, v *view) {
 	}
 }
 
-// follow makes the view each time that the API says that a topic changed, and as time passes if the
-// page depends on it.
+// follow makes the view each time that the API reports a change of a topic, and as time passes if
+// the page depends on it.
 func (p *Pages) follow(ctx context.Context, v *view, as visit) error {
 	u, err := url.Parse(v.key.path)
 	if err != nil {

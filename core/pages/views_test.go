@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// changingAPI answers as operations do, to several tokens, and lets a test say when something
+// changingAPI answers as operations do, to several tokens, and lets a test report that something
 // changed.
 type changingAPI struct {
 	*operations
@@ -210,8 +210,8 @@ func TestOneReadingServesAllBrowsers(t *testing.T) {
 	})
 }
 
-// A page says which state it shows, and its stream begins behind that. A reader that is slow gets
-// the newest state of each part, not one after the other.
+// A page names the state that it shows, and its stream begins behind that. A reader that is slow
+// gets the newest state of each part, not one after the other.
 func TestAStreamBeginsBehindThePage(t *testing.T) {
 	c := newChangingAPI(goes("r1", 10))
 	web := liveSite(t, c)
@@ -263,8 +263,8 @@ func TestABatchIsSeenWithItsLastMessage(t *testing.T) {
 	has(t, "the batch", w.Body.String(), "id: other,old\nevent: 1:cells\n", "id: other,new\nevent: 1:page\n")
 }
 
-// Nobody gets anything once the API refuses its session, or gives it other rights; the others go
-// on, also if the view was made with that session.
+// Nobody gets anything once the API refuses its session, or gives it other rights; the others
+// continue, also if the view was made with that session.
 func TestAnEndedSessionGetsNoChanges(t *testing.T) {
 	c := newChangingAPI(goes("r1", 10))
 	web := liveSite(t, c)

@@ -193,8 +193,9 @@ func editedSince(verb string, seen, now []string) *edited {
 	return &edited{Verb: verb, Gone: missing(seen, now), New: missing(now, seen)}
 }
 
-// sentences say when windows are open, and what for: Sat 5 Dec 22:00 to Sun 05:00 Europe/Berlin:
-// patch on 12 hosts, each needs 25 min, rollback included (if it fails, undone by 05:00).
+// sentences describes when windows are open, and what for: Sat 5 Dec 22:00 to Sun 05:00
+// Europe/Berlin: patch on 12 hosts, each needs 25 min, rollback included (if it fails, undone by
+// 05:00).
 func sentences(windows []api.Occurrence, timezone string, work []api.WindowWork, now time.Time) []string {
 	zone, err := time.LoadLocation(timezone)
 	if err != nil {
@@ -207,7 +208,7 @@ func sentences(windows []api.Occurrence, timezone string, work []api.WindowWork,
 	return all
 }
 
-// span is a time from one moment to another one of the same zone, as people say it.
+// span formats the time from one moment to another one of the same zone for people.
 func span(from, to, now time.Time) string {
 	const day, clock = "Mon 2 Jan", " 15:04"
 	first, last := day, "Mon"
@@ -223,7 +224,7 @@ func span(from, to, now time.Time) string {
 	return from.Format(first+clock) + " to " + to.Format(last+clock)
 }
 
-// clocks says that clocks change within a window.
+// clocks reports that clocks change within a window.
 func clocks(from, to time.Time) string {
 	before, a := from.Zone()
 	after, b := to.Zone()
@@ -233,8 +234,8 @@ func clocks(from, to time.Time) string {
 	return " (clocks change from " + before + " to " + after + ")"
 }
 
-// workText says which playbooks wait for a window, and how long they take. Nothing starts unless
-// what it needs fits, so that a rescue has ended when the window closes.
+// workText lists the playbooks that wait for a window, and how long they take. Nothing starts
+// unless what it needs fits, so that a rescue has ended when the window closes.
 func workText(work []api.WindowWork, open, closes time.Time) string {
 	by := closes.Format("15:04")
 	if closes.Sub(open) >= 24*time.Hour {

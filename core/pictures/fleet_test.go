@@ -108,7 +108,7 @@ func TestFade(t *testing.T) {
 	}
 }
 
-// A group has a square a host, in blocks; what a name says is text.
+// A group has a square a host, in blocks; a name is text, no markup.
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	g := Group{Customer: hostile, Name: hostile}

@@ -120,8 +120,8 @@ func (s *SVG) square(h *Host, x, y, width, height int, now time.Time) {
 	s.Add(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="2" fill-opacity="%.2f"/>`, classOf(h.Outcome), x+1, y+1, width-2, height-2, fade)
 }
 
-// group draws a square whose height the outcomes share, the worst one at the bottom, and says its
-// letter.
+// group draws a square whose height the outcomes share, the worst one at the bottom, with the
+// letter of the worst one.
 func (s *SVG) group(g *Group, x, y int) {
 	const size = groupPitch - 4
 	end := s.link(g.Link, g.told())
@@ -143,7 +143,7 @@ func (s *SVG) letter(letter string, x, y, size int) {
 	s.Add(`<text x="%d" y="%d" font-size="%d" text-anchor="middle">%s</text>`, x, y, size, letter)
 }
 
-// key says what the squares of an outcome mean, and returns where the next key begins.
+// key explains the squares of an outcome, and returns where the next key begins.
 func (s *SVG) key(o core.Outcome, letter, text string, x, y int) (next int) {
 	s.Add(`<rect class="%s" x="%d" y="%d" width="16" height="16" rx="2"/>`, classOf(o), x, y-12)
 	s.letter(letter, x+8, y, 11)

@@ -78,7 +78,7 @@ func GridDocument(g *api.Grid, title string) string {
 	return s.String()
 }
 
-// gridText says in words what the picture of a grid shows.
+// gridText describes in words what the picture of a grid shows.
 func gridText(rows []api.GridHost, steps int) string {
 	hosts := make([]Host, len(rows))
 	for i := range rows {
@@ -154,7 +154,7 @@ func (d *gridPicture) row(h *api.GridHost, y int) {
 	d.Add(`<text x="%s" y="%d" font-size="11" text-anchor="middle">%s</text></g>`, d.at, y+pitch/2+4, string(letters))
 }
 
-// legend says what the letters of the cells mean.
+// legend explains the letters of the cells.
 func (d *gridPicture) legend(s *SVG, y int) {
 	x := mapMargin
 	for _, o := range worstFirst {

@@ -42,7 +42,7 @@ func TestGridDocument(t *testing.T) {
 }
 
 // Equal cells share a shape, but not with the outcome of the host. A large run has its worst hosts,
-// and says how many are left out.
+// and shows how many are left out.
 func TestGridOfALargeRun(t *testing.T) {
 	t.Parallel()
 	g := &api.Grid{Steps: make([]api.GridStep, 20), Items: make([]api.GridHost, MaxGridRows+1)}

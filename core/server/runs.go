@@ -117,7 +117,7 @@ func (s *Server) showCommand(ctx context.Context, run ledger.Run, shown *api.Run
 // liveTime is how long a view of a run waits for a slow queue.
 const liveTime = 2 * time.Second
 
-// live adds what the queue says of a run that is not over. While it is away, nothing is added.
+// live adds what the queue reports of a run that is not over. While it is away, nothing is added.
 func (s *Server) live(ctx context.Context, run ledger.Run, shown *api.Run) {
 	if run.Complete() || run.Incarnation == "" || s.cfg.Controller.Away() != nil {
 		return
@@ -154,7 +154,7 @@ func (s *Server) liveList(ctx context.Context, runs []ledger.Run, shown []api.Ru
 	}
 }
 
-// liveOf adds what the queue says of a run.
+// liveOf adds what the queue reports of a run.
 func (s *Server) liveOf(ctx context.Context, run ledger.Run, shown *api.Run, st queue.Status) {
 	shown.Live = &api.Live{
 		Pending: st.Pending, Blocked: st.Blocked, InFlight: st.InFlight, Waiting: st.Waiting, Suspended: st.Suspended,

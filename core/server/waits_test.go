@@ -147,7 +147,7 @@ func TestTheLongestRunningHosts(t *testing.T) {
 	}
 }
 
-// A list that is cut says what it leaves out.
+// A list that is cut counts what it leaves out.
 func TestWaitsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := waits{sheet: &sheet{rows: make([]sheetRow, 1)}}

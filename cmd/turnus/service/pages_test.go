@@ -110,7 +110,7 @@ func (s *site) send(at int, method, path string, form url.Values, cookies []*htt
 		_ = page.Body.Close()
 		mark := markedFor.FindSubmatch(text)
 		if err != nil || mark == nil {
-			s.t.Fatalf("the settings do not say for whom they are: %d, %v", page.StatusCode, err)
+			s.t.Fatalf("the settings page does not name its person: status %d, %v", page.StatusCode, err)
 		}
 		form = maps.Clone(form)
 		if form == nil {
