@@ -19,7 +19,7 @@ const scanKeys = "scan-host-keys"
 
 func (s *Server) hostKeys() {
 	handle(s, route{
-		id: scanKeys, method: http.MethodPost, path: "/v1/hostkeys", summary: "Collect the SSH host keys of hosts", role: Operator, status: http.StatusCreated,
+		id: scanKeys, method: http.MethodPost, path: "/v1/hostkeys", summary: "Collect the SSH host keys of hosts", role: Operator, status: http.StatusCreated, maxBody: 6 << 20, // 20,000 names
 		detail: "It makes a run of one step. Workers connect to the hosts by the addresses and jump hosts of the inventory, and log in to jump hosts only, if the keys of these are known. " +
 			"The outputs of each job have the keys in keys, as lines of authorized_keys, and in known_hosts_name the name of the host in known_hosts. Nothing trusts these keys: compare their fingerprints with the hosts. " +
 			"A tenant's token reaches the hosts of that tenant; if no host remains, the response is 404.",

@@ -181,12 +181,20 @@ func (s *Server) explainAll(ctx context.Context, run *ledger.Run, indexes []int)
 	return slices.DeleteFunc(all, func(e queue.Explanation) bool { return e.State == "" })
 }
 
+// waitKey is equal for hosts that wait for the same.
+type waitKey struct {
+	code   core.ReasonCode
+	reason string
+	until  int64
+}
+
 // waits puts hosts together that wait for the same.
 type waits struct {
 	sheet    *sheet
 	unworked bool // no worker reports
 	paused   bool // the run is
 	all      []api.Wait
+	at       map[waitKey]int // places in all
 }
 
 // of is the wait of a host by the queue's answer; holder ends its reason.
@@ -223,6 +231,10 @@ func (w *waits) rest(said *asked, rest []int) {
 		w.count(api.Wait{Code: code, Reason: reason}, n)
 	}
 	st := &said.sight.Status
+	if st.Total > len(w.sheet.rows) { // the counts include hosts that the sheet leaves out
+		take("", fmt.Sprintf("not asked: the queue is asked about %d hosts that wait", askedHosts), left)
+		return
+	}
 	inState, forEvent, late := map[core.State]int{}, map[string]int{}, 0
 	var due, later *queue.Explanation // of pending hosts
 	oneStart := true
@@ -232,7 +244,7 @@ func (w *waits) rest(said *asked, rest []int) {
 		switch {
 		case why.State == core.Suspended:
 			forEvent[why.Event]++
-		case why.State == core.Pending && why.Reason.Code() == core.NotDue:
+		case why.State == core.Pending && why.Reason.Code() == core.NotDue && !w.paused && !w.unworked:
 			oneStart = oneStart && (later == nil || later.Until.Equal(why.Until))
 			later, late = why, late+1
 		case why.State == core.Pending:
@@ -255,7 +267,9 @@ func (w *waits) rest(said *asked, rest []int) {
 		w.add(w.of(later, ""), rest...)
 		return
 	}
-	take(core.NotDue, "waits for its start, which is later", st.Deferred-said.sight.Awaited[queue.EventWindow]-late)
+	if !w.paused && !w.unworked { // else they wait for that first
+		take(core.NotDue, "waits for its start, which is later", st.Deferred-said.sight.Awaited[queue.EventWindow]-late)
+	}
 	switch {
 	case left == 0:
 	case due == nil:
@@ -280,15 +294,20 @@ func (w *waits) add(why api.Wait, indexes ...int) {
 
 // count counts hosts. How many jobs are at work is in the reason of some waits, and no difference.
 func (w *waits) count(why api.Wait, hosts int) *api.Wait {
-	i := slices.IndexFunc(w.all, func(o api.Wait) bool {
-		return o.Code == why.Code && o.Until.Equal(why.Until) && (o.Reason == why.Reason || why.Code == core.NoSlot || why.Code == core.RunFull)
-	})
-	if i < 0 && hosts > 0 {
-		i = len(w.all)
-		w.all = append(w.all, why)
-	}
-	if i < 0 {
+	if hosts < 1 {
 		return nil
+	}
+	same := waitKey{why.Code, why.Reason, why.Until.UnixMicro()}
+	if why.Code == core.NoSlot || why.Code == core.RunFull {
+		same.reason = ""
+	}
+	i, known := w.at[same]
+	if !known {
+		if w.at == nil {
+			w.at = map[waitKey]int{}
+		}
+		i = len(w.all)
+		w.at[same], w.all = i, append(w.all, why)
 	}
 	w.all[i].Total += hosts
 	return &w.all[i]

@@ -123,6 +123,26 @@ func TestWaitsAreCountedByState(t *testing.T) {
 	}
 }
 
+// In a paused run all pending hosts wait for that, also those that start later. Of a run with more
+// hosts than the sheet has rows, the queue's counts are of other hosts also: they give no reason.
+func TestWaitsOfHostsThatAreDueLater(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*askedBed){
+		"1000 paused [web": func(b *askedBed) { b.waits.paused = true },
+		"1000 worker [web": func(b *askedBed) { b.waits.unworked = true },
+		"800 not_due []":   func(*askedBed) {},
+		"700  [":           func(b *askedBed) { b.waits.sheet.rows = b.waits.sheet.rows[:900] },
+	} {
+		b := newAskedBed(t, 1000, 0, func(r *queue.Run) {
+			r.Segments = []queue.Segment{{Due: time.Now().Add(time.Hour), Count: 100}, {Due: time.Now().Add(2 * time.Hour), Count: 900}}
+		})
+		change(b)
+		if got := b.text(); !strings.Contains(got, want) {
+			t.Errorf("%s, expected %s", got, want)
+		}
+	}
+}
+
 // The hosts that run for longest are named, without those that have ended meanwhile.
 func TestTheLongestRunningHosts(t *testing.T) {
 	t.Parallel()

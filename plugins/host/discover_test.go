@@ -160,6 +160,11 @@ func TestLoadRefuses(t *testing.T) {
 			m.Name = "twin"
 			plant(t, dir, m)
 		}, "declared by two plugins: lab 1.0.0 and twin 1.0.0"},
+		"type of Turnus itself": {func(t *testing.T, dir string) {
+			m := labManifest()
+			m.Name, m.Types = "keys", []Type{{Name: KeysType, Params: m.Types[0].Params}}
+			plant(t, dir, m)
+		}, "Turnus has a job type of this name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -159,6 +159,10 @@ func (s *Supervisor) putLocked(src *origin, p Plugin) error {
 	var errs []error
 	types := map[string]jobType{}
 	for _, t := range p.Manifest.Types {
+		if t.Name == KeysType {
+			errs = append(errs, fmt.Errorf("%w: job type %s of plugin %s %s: Turnus has a job type of this name: use another name", core.ErrInvalid, t.Name, p.Name, p.Version))
+			continue
+		}
 		if has, ok := s.types[t.Name]; ok && has.plugin.Name != p.Name {
 			other := has.plugin
 			errs = append(errs, fmt.Errorf("%w: job type %s is declared by two plugins: %s %s and %s %s", core.ErrInvalid, t.Name, other.Name, other.Version, p.Name, p.Version))
