@@ -82,7 +82,7 @@ func TestLabServiceOfSystemd(t *testing.T) {
 	}
 	lab(t, m, "systemctl -q disable demo; systemctl -q disable --runtime demo")
 	died := kit.Run(sdk.With{"name": "brief", "state": "restarted"})
-	if !strings.Contains(died.Reason, "service brief does not run 1s after it was started\nhint: on the host, journalctl -u brief -n 50 shows why") || !strings.Contains(died.Stdout, "cannot open the port") {
+	if !strings.Contains(died.Reason, "service brief does not run 1s after it was started\nhint: `journalctl -u brief -n 50` on the host shows why") || !strings.Contains(died.Stdout, "cannot open the port") {
 		t.Errorf("what died: %s; %s", died.Reason, died.Stdout)
 	}
 	// A service that dies, and is started again later, fails each time, and can be stopped.

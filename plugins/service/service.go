@@ -189,7 +189,7 @@ func act(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now status, actio
 	}
 	if answer := sdk.ReadAnswer(result.Stdout); answer.Has("died") {
 		r.Print([]byte(answer.Text("log")))
-		return sdk.Failf("service %s does not run %s after it was started\nhint: on the host, %s shows why", p.Name, time.Duration(p.Settle), reports(now.init, p.Name))
+		return sdk.Failf("service %s does not run %s after it was started\nhint: `%s` on the host shows why", p.Name, time.Duration(p.Settle), reports(now.init, p.Name))
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ served, the classic pass that reorders the overdue part of one sorted set, and t
 				return err
 			}
 			if con.Output == "json" {
-				return console.PrintJSON(con.Out, results)
+				return console.PrintJSON(con.Out, console.ListOf(results))
 			}
 			scenario := ""
 			var rows [][]string
