@@ -53,6 +53,7 @@ func TestProject(t *testing.T) {
 	has(t, "a diff of many files", text, "More is wrong than single files", "<details>")
 	lacks(t, "a diff of many files", text, "<details open>", "have this effect")
 	o.set("GET /v1/runs", map[string]any{"items": []api.Run{}})
+	o.set("GET /v1/sources", map[string]any{"items": []api.Source{}})
 	_, text = v.get("/")
 	has(t, "the overview", text, "is rejected", `<a href="/project">its mistakes</a>`)
 	harmless(t, "the overview", text)
