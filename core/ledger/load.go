@@ -127,7 +127,7 @@ func (l *Loader) empty(ctx context.Context, version int) error {
 	var full []string
 	for _, t := range l.have {
 		query := `SELECT 1 FROM ` + quoted(t.Name)
-		if t.Name == "audit_head" { // a row that stands for an empty log
+		if t.Name == "audit_head" { // a row that represents an empty log
 			query += ` WHERE seq > 0`
 		}
 		var one int

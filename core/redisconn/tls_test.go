@@ -32,7 +32,7 @@ func hello(t *testing.T, rawURL string) error {
 	return err
 }
 
-// A connection over TLS comes about when both sides know each other, and else the error shows what
+// A connection over TLS is made when both sides know each other, and else the error shows what
 // to do.
 func TestTLSErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()

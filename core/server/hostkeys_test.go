@@ -10,7 +10,7 @@ import (
 )
 
 // A scan takes the role operator, and reaches the named hosts of the token's tenant only. Each
-// refusal stands beside a control.
+// refusal has a control beside it.
 func TestKeyScansReachHostsOfTheTenantOnly(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

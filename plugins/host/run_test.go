@@ -237,7 +237,7 @@ func TestOutcomeCountsThoughTheCallLingers(t *testing.T) {
 
 func TestCondemnedProcessLetsOthersFinish(t *testing.T) {
 	t.Parallel()
-	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 5 * time.Second })) // ample for the process to report that it lives, and for the other call to end
+	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 5 * time.Second })) // ample for the process to report that it runs, and for the other call to end
 	long, stopLong := context.WithCancel(t.Context())
 	defer stopLong()
 	var wg sync.WaitGroup

@@ -77,7 +77,7 @@ func asked(t *testing.T, url string) (code int, body string) {
 
 var metricsAddress = regexp.MustCompile(`metrics on (127\.0\.0\.1:\d+)`)
 
-// A worker reports whether it takes work, and that it lives: with its queue away, back again, and
+// A worker reports whether it takes work, and that it runs: with its queue away, back again, and
 // while it drains.
 func TestWorkerSaysHowItIs(t *testing.T) {
 	t.Parallel()

@@ -170,7 +170,7 @@ func (g *guardedSite) folders() []string {
 	return append(g.pluginFlags(), "--plugins", filepath.Join(g.dir, "scripts"), "-v")
 }
 
-// drive runs a playbook to its end over the API, and takes in all that the API returns about it.
+// drive runs a playbook to its end over the API, and records all that the API returns about it.
 func (g *guardedSite) drive(c *client.Client, playbook string) {
 	g.t.Helper()
 	ctx := context.Background()

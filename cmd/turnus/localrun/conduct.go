@@ -330,7 +330,7 @@ func (c *Conductor) result(p *Part, r api.Result) {
 	}
 }
 
-// looked takes in the status of a run in the queue.
+// looked records the status of a run in the queue.
 func (c *Conductor) looked(s queue.Status) {
 	p := c.part(s.Run)
 	if p == nil {

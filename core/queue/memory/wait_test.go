@@ -133,7 +133,7 @@ func TestCompleteRunsAreForgotten(t *testing.T) {
 	})
 }
 
-// The queue's clock stands still while the machine's goes back.
+// The queue's clock stops while the machine's is set back.
 func TestTrapClockGoesBack(t *testing.T) { // db-scheduler#433
 	now := time.Unix(1000, 0)
 	q := memory.New(memory.Options{Now: func() time.Time { return now }})

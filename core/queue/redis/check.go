@@ -120,7 +120,7 @@ func rangesOf(ended []bool) (ranges []byte) {
 	return ranges
 }
 
-// markEnded takes in an entry of a log.
+// markEnded records an entry of a log.
 func markEnded(ended []bool, e entry) error {
 	list, err := unpackRecords(e)
 	for _, rec := range list {
