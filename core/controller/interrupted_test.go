@@ -122,8 +122,8 @@ func TestInterruptedOnASharedQueueLeavesItsHandlers(t *testing.T) {
 		if err := two.EndInterrupted(t.Context(), "r1", "interrupted", true, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := l.ledger.CountHandlers(t.Context(), "r1"); err != nil || n != 2 {
-			t.Errorf("%d handlers are pending, %v", n, err)
+		if full, err := l.ledger.FullRun(t.Context(), ledger.AllTenants(), "r1"); err != nil || full.Handlers != 2 {
+			t.Errorf("%d handlers are pending, %v", full.Handlers, err)
 		}
 	})
 }

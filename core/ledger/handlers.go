@@ -191,12 +191,6 @@ func (l *Ledger) PendingHandlers(ctx context.Context, s Scope, f HandlerFilter, 
 	})
 }
 
-// CountHandlers returns how many handlers of a run are pending.
-func (l *Ledger) CountHandlers(ctx context.Context, run string) (n int, err error) {
-	err = l.db.row(ctx, `SELECT count(*) FROM handlers WHERE run = $1`, clean(run, maxText)).Scan(&n)
-	return n, translate("count pending handlers", err)
-}
-
 // DropHandlers removes pending handlers of one playbook, which the filter names, and records who
 // did it in the audit log. It returns the removed handlers, at most MaxPage in one call. If there
 // is none, the error is core.ErrNotFound.

@@ -37,8 +37,8 @@ func testHandlers(t *testing.T, b *backend) {
 		for _, h := range slices.Backward(all) {
 			out += fmt.Sprint(h.Host, ":", h.Handler, " ")
 		}
-		if n, err := l.CountHandlers(ctx, run); err != nil || n != len(all) {
-			t.Errorf("run %s: counted %d of %d, %v", run, n, len(all), err)
+		if full, err := l.FullRun(ctx, ledger.AllTenants(), run); err != nil || full.Handlers != len(all) {
+			t.Errorf("run %s: counted %d of %d, %v", run, full.Handlers, len(all), err)
 		}
 		return out
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/turnus/turnus/core"
 )
 
 // RunsOf reads many runs in one call, for the service. Those that are not in the ledger are
@@ -45,13 +43,4 @@ func (l *Ledger) KeepExpected(ctx context.Context, run, expected string) error {
 		_, err := t.exec(ctx, `UPDATE runs SET expected = $2 WHERE id = $1 AND expected = ''`, run, expected)
 		return err
 	})
-}
-
-// Expected returns what was expected of a run at its launch; "" without an estimate.
-func (l *Ledger) Expected(ctx context.Context, run string) (expected string, err error) {
-	err = l.db.row(ctx, `SELECT expected FROM runs WHERE id = $1`, run).Scan(&expected)
-	if none(err) {
-		return "", fmt.Errorf("run %s: %w", run, core.ErrNotFound)
-	}
-	return expected, translate("read what is expected of run "+run, err)
 }

@@ -15,16 +15,12 @@ const expectedPoints = 40
 // Expect forecasts a run that has just been put into the queue, and keeps that: people compare it
 // with what happens. A second call for a run changes nothing.
 func (s *Server) Expect(ctx context.Context, id string) error {
-	run, err := s.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
-	if err != nil || run.Complete() {
-		return err
-	}
-	kept, err := s.cfg.Ledger.Expected(ctx, id)
-	if err != nil || kept != "" {
+	run, err := s.cfg.Ledger.FullRun(ctx, ledger.AllTenants(), id)
+	if err != nil || run.Complete() || run.Expected != "" {
 		return err
 	}
 	e := &estimate{at: time.Now()}
-	if err := s.fill(ctx, &run, e, false); err != nil {
+	if err := s.fill(ctx, &run.Run, e, false); err != nil {
 		return err
 	}
 	if e.FinishP50.IsZero() { // no host is expected to end
@@ -46,12 +42,11 @@ func (s *Server) Expect(ctx context.Context, id string) error {
 	return s.cfg.Ledger.KeepExpected(ctx, id, string(text))
 }
 
-// expected returns what was expected of a run; nil without an estimate, or it cannot be
+// expectationOf reads what was expected of a run; nil without an estimate, or where it cannot be
 // read.
-func (s *Server) expected(ctx context.Context, run string) *api.Expectation {
-	text, err := s.cfg.Ledger.Expected(ctx, run)
+func expectationOf(text string) *api.Expectation {
 	var x api.Expectation
-	if err != nil || text == "" || json.Unmarshal([]byte(text), &x) != nil {
+	if text == "" || json.Unmarshal([]byte(text), &x) != nil {
 		return nil
 	}
 	return &x

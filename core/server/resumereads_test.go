@@ -140,3 +140,25 @@ func TestRetryReadsRecordsInBatches(t *testing.T) {
 		}
 	}
 }
+
+// The view of a run is one query: with three, PostgreSQL showed a third as many runs a second.
+func TestARunIsShownByOneQuery(t *testing.T) {
+	t.Parallel()
+	counter := newQueryCounter(t)
+	b := newBedOn(t, counter.database)
+	run := b.launch("acme", api.NewRun{})
+	b.failSecond(run, func(*core.Result) {})
+	show := func() int64 {
+		before := counter.queries.Load()
+		shown, err := b.server.getRun(t.Context(), caller{name: "ann", scope: ledger.Tenants("acme")}, &RunPath{Run: run.ID})
+		must(t, err)
+		if shown.Body.ID != run.ID {
+			t.Fatalf("shown is %q", shown.Body.ID)
+		}
+		return counter.queries.Load() - before
+	}
+	show() // what is read once in a process
+	if got := show(); got != 1 {
+		t.Errorf("%d queries, expected 1", got)
+	}
+}

@@ -74,16 +74,15 @@ func (s *Server) listRuns(ctx context.Context, by caller, in *struct {
 }
 
 func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned[api.Run], error) {
-	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	full, err := s.cfg.Ledger.FullRun(ctx, by.scope, in.Run)
 	if err != nil {
 		return nil, err
 	}
+	run := full.Run
 	shown := runOf(run)
-	if shown.Handlers, err = s.cfg.Ledger.CountHandlers(ctx, run.ID); err != nil {
-		return nil, err
-	}
+	shown.Handlers = full.Handlers
 	s.showCommand(ctx, run, &shown)
-	if shown.Expected = s.expected(ctx, run.ID); shown.Expected != nil {
+	if shown.Expected = expectationOf(full.Expected); shown.Expected != nil {
 		shown.Expected.P50, shown.Expected.P90 = nil, nil // the timeline has them
 	}
 	s.live(ctx, run, &shown)

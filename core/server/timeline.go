@@ -49,7 +49,11 @@ func (s *Server) showTimeline(ctx context.Context, by caller, in *struct {
 			return nil, err
 		}
 	}
-	t.Windows, t.Expected = setsOf(sets), s.expected(ctx, run.ID)
+	full, err := s.cfg.Ledger.FullRun(ctx, by.scope, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	t.Windows, t.Expected = setsOf(sets), expectationOf(full.Expected)
 	if t.Expected != nil {
 		t.To = later(t.To, t.Expected.FinishP90)
 	}
