@@ -112,20 +112,12 @@ type FullRun struct {
 // FullRun reads one run by one statement: of PostgreSQL a second one costs as much again.
 func (l *Ledger) FullRun(ctx context.Context, s Scope, id string) (r FullRun, err error) {
 	row := l.db.row(ctx, `SELECT expected, (SELECT count(*) FROM handlers WHERE handlers.run = runs.id), `+runColumns+` FROM runs WHERE id = $1`, clean(id, maxText))
-	r.Run, err = scanRun(after{row, []any{&r.Expected, &r.Handlers}})
+	r.Run, err = scanRun(ahead{row, []any{&r.Expected, &r.Handlers}})
 	if none(err) || err == nil && !s.Allows(r.Tenant) {
 		return FullRun{}, noRun(id)
 	}
 	return r, translate("read run "+id, err)
 }
-
-// after reads a row whose first columns go elsewhere.
-type after struct {
-	row   scanner
-	first []any
-}
-
-func (a after) Scan(dest ...any) error { return a.row.Scan(append(a.first, dest...)...) }
 
 func noRun(id string) error {
 	return fmt.Errorf("run %q is not in the ledger: %w", clean(id, maxID), core.ErrNotFound)
