@@ -90,7 +90,9 @@ func (t table) without(name string) table {
 func (t table) next(system bool) string {
 	free := userID
 	if system {
-		for free = userID - 1; t.find(fieldID, itoa(free)) != nil; free-- {
+		free--
+		for t.find(fieldID, itoa(free)) != nil {
+			free--
 		}
 		return itoa(free)
 	}

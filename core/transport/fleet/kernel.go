@@ -173,13 +173,14 @@ func (h *host) mountInfo() string {
 func (h *host) swaps() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+	var out strings.Builder
+	out.WriteString("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
 	for _, m := range h.mounts {
 		if m.swap() {
-			out += m.source + "                               partition\t1048572\t\t0\t\t-2\n"
+			out.WriteString(m.source + "                               partition\t1048572\t\t0\t\t-2\n")
 		}
 	}
-	return out
+	return out.String()
 }
 
 // escape writes a path as tables of the kernel have it, unescape reads it.

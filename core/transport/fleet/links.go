@@ -106,7 +106,7 @@ func ln(_ context.Context, c *call, o options) int {
 	target, name := c.args[0], c.args[1]
 	p := c.sh.abs(name)
 	at, err := c.fs().lstat(p)
-	if into, e := c.fs().stat(p); e == nil && into.dir && !(at.link && o.has('n')) {
+	if into, e := c.fs().stat(p); e == nil && into.dir && (!at.link || !o.has('n')) {
 		p = path.Join(p, path.Base(target))
 		at, err = c.fs().lstat(p)
 	}

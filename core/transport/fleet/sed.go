@@ -280,7 +280,7 @@ func (r *sedRun) run(list []sedCommand) {
 		case 'q':
 			r.quits = true
 		case 's':
-			changed := false
+			var changed bool
 			if r.line, changed = c.replace(r.line); changed && c.prints {
 				r.print()
 			}

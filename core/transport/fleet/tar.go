@@ -79,7 +79,7 @@ var (
 )
 
 func (x *extraction) entry(h *tar.Header) error {
-	m, p := x.c.fs(), path.Join(x.c.sh.cwd, h.Name)
+	m, p := x.c.fs(), x.at(h.Name)
 	switch {
 	case dots(h.Name):
 		return errDots
@@ -105,7 +105,7 @@ func (x *extraction) entry(h *tar.Header) error {
 		if dots(h.Linkname) {
 			return errDots
 		}
-		return errors.Join(x.clear(p), m.hardlink(path.Join(x.c.sh.cwd, h.Linkname), p))
+		return errors.Join(x.clear(p), m.hardlink(x.at(h.Linkname), p))
 	case tar.TypeReg:
 		return x.file(p, h)
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
@@ -116,6 +116,9 @@ func (x *extraction) entry(h *tar.Header) error {
 	}
 	return errSwitch
 }
+
+// at is the path of a name below the working directory. Callers have refused names with dots.
+func (x *extraction) at(name string) string { return path.Join(x.c.sh.cwd, name) }
 
 func dots(name string) bool { return slices.Contains(strings.Split(name, "/"), "..") }
 
@@ -144,7 +147,7 @@ func (x *extraction) file(p string, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(f, x.tar); err != nil { //nolint:gosec // the host's files are bounded
+	if _, err := io.Copy(f, x.tar); err != nil {
 		return err
 	}
 	return x.attributes(p, h)
@@ -163,7 +166,7 @@ func (x *extraction) attributes(p string, h *tar.Header) error {
 func (x *extraction) finish() int {
 	code := 0
 	for _, h := range x.links {
-		p := path.Join(x.c.sh.cwd, h.Name)
+		p := x.at(h.Name)
 		if err := errors.Join(x.clear(p), x.c.fs().symlink(h.Linkname, p, x.c.sh.actor())); err != nil {
 			code = x.c.fail(2, "%s: Cannot create symlink to '%s': %s", h.Name, h.Linkname, reason(err))
 		}
