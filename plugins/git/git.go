@@ -89,6 +89,8 @@ deploy key or credential helper. A link that another user may have planted on th
 is not followed. Submodules are not fetched. A commit is fetched by its digits where
 the server allows that, and else with all branches and tags.
 
+The simulated hosts of ` + "`turnus lab`" + ` have no git, so the step fails there.
+
 A step that was killed is finished by the next one. In check mode it also asks the repository.
 `
 

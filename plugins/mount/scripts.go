@@ -6,11 +6,21 @@ real() {
   case $1 in UUID=* | LABEL=* | PARTUUID=* | PARTLABEL=*) set -- "$(findfs "$1" 2>/dev/null)" ;; esac
   case $1 in /*) readlink -f "$1" 2>/dev/null || printf '%s\n' "$1" ;; *) printf '%s\n' "$1" ;; esac
 }
+last() { # the last mount at the path: its source and flags
+  source= flags=
+  while read -r id up device root at f rest; do
+    [ "$at" = "$ep" ] || continue
+    flags=$f rest=" $rest"
+    rest=${rest#* - }
+    rest=${rest#* }
+    source=${rest%% *}
+  done </proc/self/mountinfo
+}
 active() {
   if [ "$t" = swap ]; then
     while read -r d rest; do [ "$d" = Filename ] || [ "$(real "$d")" != "$(real "$s")" ] || echo "$d"; done </proc/swaps
   else
-    awk '$5 == ENVIRON["ep"] { for (i = 7; $i != "-"; i++); source = $(i + 2) } END { if (source) print source }' /proc/self/mountinfo
+    last && { [ -z "$source" ] || printf '%s\n' "$source"; }
   fi
 }
 `
@@ -19,7 +29,7 @@ active() {
 const askScript = realScript + `if [ -e /etc/fstab ]; then sed 's/^/fstab /' /etc/fstab && echo || exit 1; fi
 if [ "$p" ] && [ -L "$p" -o -e "$p" ]; then echo "real $(readlink -f "$p")"; fi
 a=$(active) || exit 1
-[ "$t" = swap ] || awk '$5 == ENVIRON["ep"] { flags = $6 } END { print "flags", flags }' /proc/self/mountinfo
+[ "$t" = swap ] || { last && echo "flags $flags"; } || exit 1
 [ -z "$a" ] || { echo "active $a"; echo "device $(real "$a")"; }
 [ -z "$s" ] || echo "wanted $(real "$s")"
 case $s in

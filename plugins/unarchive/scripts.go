@@ -80,7 +80,14 @@ esac || fail "it was not unpacked: the archive is damaged, or the disk is full"
 cd "$n/x" && top=$(pwd -P) || exit 1
 other=$(find . ! -type f ! -type d ! -type l | head -n 1)
 [ -z "$other" ] || refuse "$other is a device or a named pipe"
-find . -type f -links +1 -exec ls -ldin {} \; | awk '{ seen[$1]++; links[$1] = $3 } END { for (i in seen) if (seen[i] != links[i]) exit 1 }' || refuse "it has a link to a file out of its folder"
+find . -type f -links +1 -exec ls -ldin {} \; | sort | {
+  inode= links=0 seen=0
+  while read -r i mode l rest; do
+    [ "$i" = "$inode" ] || { [ $seen = $links ] || exit 1; inode=$i links=$l seen=0; }
+    seen=$((seen + 1))
+  done
+  [ $seen = $links ]
+} || refuse "it has a link to a file out of its folder"
 find . -type l | while IFS= read -r f; do
   to=$(readlink "$f") || to=/
   real=$(readlink -f "$f" 2>/dev/null)

@@ -168,10 +168,10 @@ echo '{"event":"changed"}'
 }
 
 // realHosts are the built-in plugins whose examples need more than simulated hosts have: a kernel's
-// firewall, mounts or name, a signer, a device with slots, a web server, an interpreter, git, a
-// database of users, or a project's files. Tests on real hosts show how they end.
+// firewall, a signer, a device with slots, a web server, an interpreter, git, a login that is root,
+// or a project's files. Other tests show how they end.
 var realHosts = []string{
-	"copy", "dnssec", "firewall", "firmware", "git", "hostname", "http", "mount", "script", "unarchive", "user",
+	"copy", "dnssec", "firewall", "firmware", "git", "hostname", "http", "script", "unarchive",
 }
 
 // All built-in plugins pass the suite that is for plugins of anybody.

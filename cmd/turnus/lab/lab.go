@@ -30,9 +30,12 @@ func Command(con *console.Console) *cobra.Command {
 with its own address, host key and files in memory, and need no root. No other machine reaches them, and
 their shell reaches no file, process or variable of this machine.
 
-They have no users, groups, links, mounts, kernel settings, timers, tar, awk and git. Steps of these job
-types fail there: copy, git, group, hostname, mount, sysctl, unarchive and user, cron with calendar, and
-authorized_key for another user than the login. Plan such steps, or run them on a real host.
+They have users, groups, links, mounts, services, timers and some kernel settings, and /dev/vdb is a
+spare disk. As on a real host, accounts, mounts and the kernel need root: use become: true. Unlike on
+one, everybody may write to each file.
+
+They have no git, awk and unzip. Steps of the job type git fail there, and those of unarchive with a
+zip. A calendar of cron is not checked. Plan such steps, or run them on a real host.
 
 A user has one lab at a time. Its inventory, known_hosts and key are in lab/ of the state folder.`,
 		Example: `  turnus lab up --hosts 20

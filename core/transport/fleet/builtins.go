@@ -13,8 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"mvdan.cc/sh/v3/expand"
 )
 
 // call is one command about to run.
@@ -68,6 +66,8 @@ func reason(err error) string {
 		return "Permission denied"
 	case errors.Is(err, syscall.ENOSPC):
 		return "No space left on device"
+	case errors.Is(err, syscall.EINVAL):
+		return "Invalid argument"
 	}
 	return err.Error()
 }
@@ -97,8 +97,10 @@ func (sh *shell) run(ctx context.Context, args []string) int {
 // builtin finds what changes the shell itself; nil for other names.
 func (c *call) builtin(name string) func(context.Context) int {
 	switch name {
-	case ":", "true", "sync", "umask", "ulimit":
+	case ":", "true", "sync", "ulimit":
 		return func(context.Context) int { return 0 }
+	case "umask":
+		return c.umask
 	case "false":
 		return func(context.Context) int { return 1 }
 	case "exit", "return":
@@ -129,6 +131,18 @@ func (c *call) builtin(name string) func(context.Context) int {
 		return c.source
 	}
 	return nil
+}
+
+func (c *call) umask(context.Context) int {
+	if len(c.args) == 0 {
+		return c.print(fmt.Sprintf("%04o\n", c.sh.umask))
+	}
+	m, err := strconv.ParseUint(c.args[0], 8, 9)
+	if err != nil {
+		return c.fail(2, "Illegal number: %s", c.args[0])
+	}
+	c.sh.umask = fs.FileMode(m)
+	return 0
 }
 
 func (c *call) exit(context.Context) int {
@@ -261,7 +275,7 @@ func (c *call) number(fallback int) int {
 
 func (c *call) cd(context.Context) int {
 	to := c.sh.vars["HOME"].text
-	c.flags("PL")
+	physical := c.flags("PL") == "P"
 	if len(c.args) > 0 {
 		to = c.args[0]
 	}
@@ -273,8 +287,10 @@ func (c *call) cd(context.Context) int {
 		return c.fail(2, "can't cd to %s", to)
 	}
 	c.sh.assign("OLDPWD", c.sh.cwd)
+	if c.sh.cwd = c.fs().real(p); physical {
+		p = c.sh.cwd
+	}
 	c.sh.assign("PWD", p)
-	c.sh.cwd = p
 	return 0
 }
 
@@ -305,7 +321,7 @@ func (sh *shell) option(letters string, on bool) {
 }
 
 // read takes one line of the input, a byte at a time: the rest is for the next reader.
-func (c *call) read(ctx context.Context) int {
+func (c *call) read(context.Context) int {
 	raw := c.flags("r") != ""
 	names := c.args
 	if len(names) == 0 {
@@ -328,7 +344,7 @@ func (c *call) read(ctx context.Context) int {
 			break
 		}
 	}
-	values := expand.ReadFields(c.sh.expansion(ctx), string(line), len(names), raw)
+	values := c.sh.split(string(line), len(names), raw)
 	for i, name := range names {
 		value := ""
 		if i < len(values) {
@@ -337,6 +353,52 @@ func (c *call) read(ctx context.Context) int {
 		c.sh.assign(name, value)
 	}
 	return status
+}
+
+// split cuts a line into at most n fields, of which the last takes the rest. The library's own
+// leaves out empty ones.
+func (sh *shell) split(line string, n int, raw bool) []string {
+	ifs := " \t\n"
+	if v := sh.vars["IFS"]; v.set {
+		ifs = v.text
+	}
+	var text []byte
+	var quoted []bool
+	for i := 0; i < len(line); i++ {
+		escaped := !raw && line[i] == '\\' && i+1 < len(line)
+		if escaped {
+			i++
+		}
+		text, quoted = append(text, line[i]), append(quoted, escaped)
+	}
+	ends := func(i int) bool { return !quoted[i] && strings.IndexByte(ifs, text[i]) >= 0 }
+	space := func(i int) bool { return ends(i) && strings.IndexByte(" \t\n", text[i]) >= 0 }
+	at := 0
+	skip := func() {
+		for at < len(text) && space(at) {
+			at++
+		}
+	}
+	skip()
+	var fields []string
+	for len(fields) < n && at < len(text) {
+		start := at
+		for at < len(text) && !ends(at) {
+			at++
+		}
+		end := at
+		if skip(); at < len(text) && ends(at) {
+			at++
+			skip()
+		}
+		if len(fields) == n-1 && at < len(text) {
+			for end = len(text); end > start && space(end-1); {
+				end--
+			}
+		}
+		fields = append(fields, string(text[start:end]))
+	}
+	return fields
 }
 
 // wrapper handles programs that run another one.
@@ -384,7 +446,8 @@ func (c *call) subshell(ctx context.Context) int {
 		if err != nil {
 			return c.fail(127, "0: cannot open %s: %s", c.args[0], reason(err))
 		}
-		sub.args = c.args[1:]
+		c.sh.host.describe(c.sh.pid, strings.Join(append([]string{c.name}, c.args...), "\x00"))
+		sub.zero, sub.args = c.args[0], c.args[1:]
 		return sub.main(ctx, slurp(f))
 	}
 	sub.args = c.args

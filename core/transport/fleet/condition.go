@@ -22,7 +22,7 @@ func testExpr(ctx context.Context, c *call) int {
 			return status(op == "-o" && (left || right) || op == "-a" && left && right)
 		}
 	}
-	if len(args) > 1 && args[0] == "!" {
+	if len(args) > 1 && args[0] == "!" && (len(args) != 3 || !slices.Contains(comparisons, args[1])) {
 		return 1 - min(testExpr(ctx, &call{sh: c.sh, name: "test", args: args[1:], stdio: c.stdio}), 1)
 	}
 	switch len(args) {
@@ -38,6 +38,9 @@ func testExpr(ctx context.Context, c *call) int {
 	return c.fail(2, "too many arguments")
 }
 
+// comparisons are the operators between two operands, which also [ ! = x ] has.
+var comparisons = []string{"=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
+
 func status(ok bool) int {
 	if ok {
 		return 0
@@ -52,23 +55,29 @@ func (c *call) testOne(op, arg string) bool {
 	case "-z":
 		return arg == ""
 	}
+	if op == "-L" || op == "-h" {
+		n, err := c.fs().lstat(c.sh.abs(arg))
+		return err == nil && n.link
+	}
 	n, err := c.fs().stat(c.sh.abs(arg))
 	if err != nil {
 		return false
 	}
 	switch op {
-	case "-d":
-		return n.dir
-	case "-f":
-		return !n.dir
+	case "-d", "-f":
+		return "-"+n.kind() == op
+	case "-r":
+		return c.sh.reads(&n)
+	case "-O":
+		return n.uid == c.sh.uid
 	case "-s":
 		return len(n.data) > 0
 	case "-x":
 		return n.mode&0o111 != 0
-	case "-L", "-h", "-p", "-S", "-b", "-c":
+	case "-p", "-S", "-b", "-c":
 		return false
 	}
-	return true // -e, -r, -w
+	return true // -e, -w
 }
 
 func (c *call) testTwo(a, op, b string) int {

@@ -38,7 +38,11 @@ func (sh *shell) entries(dir string) ([]fs.DirEntry, error) {
 	}
 	list := make([]fs.DirEntry, 0, len(names))
 	for _, name := range names {
-		if n, err := sh.host.fs.stat(path.Join(sh.abs(dir), name)); err == nil { // else removed meanwhile
+		n, err := sh.host.fs.stat(path.Join(sh.abs(dir), name))
+		if err != nil {
+			n, err = sh.host.fs.lstat(path.Join(sh.abs(dir), name)) // a link to nothing
+		}
+		if err == nil { // else removed meanwhile
 			list = append(list, fs.FileInfoToDirEntry(info{name, n}))
 		}
 	}
@@ -108,8 +112,8 @@ func (v variables) Get(name string) expand.Variable {
 // the expansion would ask the machine for it.
 func (v variables) named(name string) (string, bool) {
 	if user, ok := strings.CutPrefix(name, "HOME "); ok {
-		if user == "root" {
-			return "/root", true
+		if row := v.sh.host.table(passwdFile).find(fieldName, user); row != nil {
+			return row[fieldHome], true
 		}
 		return "/home/" + user, true
 	}
@@ -213,44 +217,40 @@ func (sh *shell) redirectOne(ctx context.Context, r *syntax.Redirect) error {
 	if !ok {
 		return errors.New("no redirection")
 	}
-	to := &sh.out
-	switch {
-	case r.N != nil && r.N.Value == "2":
-		to = &sh.err
-	case r.N != nil && r.N.Value != "1" && r.N.Value != "0":
-		return fmt.Errorf("file descriptor %s is not simulated", r.N.Value)
+	number := "1"
+	if r.Op == syntax.RdrIn || r.Op == syntax.RdrInOut || r.Op == syntax.DplIn {
+		number = "0"
+	}
+	if r.N != nil {
+		number = r.N.Value
 	}
 	switch r.Op {
 	case syntax.RdrIn, syntax.RdrInOut:
+		p := sh.abs(target)
+		if n, err := sh.host.fs.stat(p); err == nil && n.dir {
+			sh.set(number, descriptor{in: strings.NewReader(""), folder: p})
+			break
+		}
 		in, err := sh.open(target)
 		if err != nil {
 			return fmt.Errorf("cannot open %s: %s", target, reason(err))
 		}
-		sh.in = in
-	case syntax.DplIn:
-		if target == "-" {
-			sh.in = strings.NewReader("")
+		sh.set(number, descriptor{in: in})
+	case syntax.DplIn, syntax.DplOut:
+		d, ok := sh.get(target)
+		if !ok {
+			return fmt.Errorf("%s: Bad file descriptor", target)
 		}
-	case syntax.DplOut:
-		switch target {
-		case "1":
-			*to = sh.out
-		case "2":
-			*to = sh.err
-		case "-":
-			*to = io.Discard
-		default:
-			return fmt.Errorf("file descriptor %s is not simulated", target)
-		}
+		sh.set(number, d)
 	default:
-		f, err := sh.host.fs.create(sh.abs(target), r.Op != syntax.AppOut, r.Op == syntax.RdrOut && sh.has('C'), 0o644)
+		f, err := sh.host.fs.create(sh.abs(target), r.Op != syntax.AppOut, r.Op == syntax.RdrOut && sh.has('C'), 0o666, sh.actor())
 		if err != nil {
 			return fmt.Errorf("cannot create %s: %s", target, reason(err))
 		}
 		if r.Op == syntax.AppOut {
 			f.seekEnd()
 		}
-		*to = f
+		sh.set(number, descriptor{out: f})
 	}
 	return nil
 }

@@ -22,27 +22,18 @@ func facts(_ context.Context, c *call) int {
 		return 0
 	}
 	switch c.name {
-	case "hostname":
-		return say("%s", h.name)
 	case "uname":
-		return say("%s", uname(c.flags("asnrmo"), h.name))
+		return say("%s", uname(c.flags("asnrmo"), h.hostname()))
 	case "uptime":
 		return say(" %s up %d min,  0 users,  load average: 0.08, 0.03, 0.01", time.Now().UTC().Format(time.TimeOnly), int(h.uptime().Minutes()))
 	case "date":
 		return say("%s", date(c.args))
-	case "id":
-		name, id := c.sh.user()
-		switch c.flags("ugn") {
-		case "u", "g":
-			return say("%d", id)
-		case "un", "gn", "nu", "ng":
-			return say("%s", name)
-		}
-		return say("uid=%[1]d(%[2]s) gid=%[1]d(%[2]s) groups=%[1]d(%[2]s)", id, name)
 	case "whoami":
-		name, _ := c.sh.user()
-		return say("%s", name)
+		return say("%s", h.table(passwdFile).name(c.sh.uid))
 	case "pwd":
+		if c.flags("LP") != "P" && h.fs.real(c.sh.vars["PWD"].text) == c.sh.cwd {
+			return say("%s", c.sh.vars["PWD"].text)
+		}
 		return say("%s", c.sh.cwd)
 	case "nproc":
 		return say("2")

@@ -28,7 +28,7 @@ import (
 // MaxHosts is the most hosts that one fleet can be.
 const MaxHosts = 250_000
 
-// User is the only account of a simulated host.
+// User is the login of a simulated host.
 const User = "turnus"
 
 // Config describes a fleet.

@@ -58,9 +58,14 @@ type host struct {
 	startups int                    // connections that are not authenticated yet
 	strikes  map[netip.Addr]*strike // sources that left without authenticating
 	procs    map[int]process        // running commands, for kill
-	stopped  map[string]bool        // services that do not run
+	stopped  map[string]bool        // services that were started or stopped since the boot
+	disabled map[string]bool        // services that a boot does not start
 	packages map[string]bool        // that were installed or removed
+	mounts   []mount
 	nextPID  int
+
+	reloaded atomic.Int64 // when systemd last read its units, in nanoseconds
+	admin    sync.Mutex   // held while root changes accounts or mounts
 }
 
 type strike struct {
@@ -243,7 +248,7 @@ func (h *host) reboot(pid int) {
 		if !wait(f.ctx, boot) {
 			return
 		}
-		h.fs.clearVolatile()
+		h.boot()
 		h.mu.Lock()
 		h.down, h.booted, h.stopped = false, time.Now(), nil
 		h.boots++
@@ -314,6 +319,16 @@ func (h *host) begin(kill context.CancelCauseFunc, line string) int {
 	h.nextPID++
 	h.procs[h.nextPID] = process{kill, line}
 	return h.nextPID
+}
+
+// describe gives a background command, which began without one, the line that /proc shows.
+func (h *host) describe(pid int, line string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p, runs := h.procs[pid]; runs && p.line == "" {
+		p.line = line
+		h.procs[pid] = p
+	}
 }
 
 // process is a running command.

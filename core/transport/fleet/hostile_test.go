@@ -79,6 +79,8 @@ func TestScriptsDoNotReachThisMachine(t *testing.T) {
 		"for x in DIR/f*; do [ \"$x\" = 'DIR/f*' ] || echo planted-secret; done", "ls DIR/file && echo planted-secret",
 		"echo x >DIR/file", "echo x >>DIR/file", "echo x >DIR/new", ": >|DIR/new", "exec 2>DIR/new", "echo x | tee DIR/new", "touch DIR/new",
 		"mkdir DIR/new", "rm DIR/file", "rm -rf DIR", "mv DIR/file DIR/new", "truncate -s 0 DIR/file", "cat >DIR/new <<E\nx\nE",
+		"ln -s DIR/file /tmp/prey; cat /tmp/prey; rm -f /tmp/prey", "cd DIR && ln file l && cat l", "find DIR -name file -exec cat {} \\;", "sed -n p DIR/file",
+		"printf 'DIR/file\\0' | xargs -0 cat", "exec 7<DIR/file; cat <&7", "exec 7>DIR/new; echo x >&7", "exec 7<DIR; cat /proc/self/fd/7/file", "umask 0; mkdir DIR/new",
 		"DIR/script", "sh DIR/script", ". DIR/script", "exec DIR/script", "PATH=DIR; script", "/bin/sh -c DIR/script", "env DIR/script",
 		"PATH=DIR; command -v script && echo planted-secret", "timeout 5 DIR/script", "nohup DIR/script", "sh <DIR/script",
 		"echo $TURNUS_PREY", "env", "printenv TURNUS_PREY", "sh -c 'echo ${TURNUS_PREY}'", "export TURNUS_PREY; env", "set",

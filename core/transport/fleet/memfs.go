@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -13,40 +12,62 @@ import (
 	"time"
 )
 
-// maxHostBytes bounds what one host stores.
-const maxHostBytes = 1 << 30
+// Bounds of one host: bytes of files, and entries.
+const (
+	maxHostBytes = 1 << 30
+	maxHostFiles = 1 << 16
+)
 
 // memFS is a host's tiny file system: a base that every host has, computed when
 // it is read, under what was written to this host. The zero value with host set
-// is ready. Links and devices do not exist.
+// is ready.
 type memFS struct {
 	host *host
 
 	mu    sync.Mutex
 	nodes map[string]*node // over the base; a nil node hides a path of the base
 	bytes int64
+	links int    // symbolic links: without any, no path is searched for them
+	inode uint32 // the last that was given
 }
 
 type node struct {
 	dir   bool
+	link  bool // a symbolic link, whose target is data
+	odd   bool // a device or a named pipe: it is there, and nothing more
 	data  []byte
-	mode  fs.FileMode // permission bits
-	owner string
+	mode  fs.FileMode // permission bits as chmod has them, also setuid, setgid and sticky
+	uid   uint32
+	gid   uint32
+	names int32 // entries that are this file
+	inode uint32
 	mtime time.Time
 }
+
+// actor makes files: they get its numbers, and not the bits of its umask.
+type actor struct {
+	uid, gid uint32
+	umask    fs.FileMode
+}
+
+// login is the actor of file transfer.
+func login() actor { return actor{userID, userID, 0o022} }
 
 // base returns a path of the file system that every host has.
 func (m *memFS) base(p string) *node {
 	h := m.host
-	file := func(text string) *node { return &node{data: []byte(text), mode: 0o644, owner: "root"} }
+	file := func(text string) *node { return &node{data: []byte(text), mode: 0o644} }
 	switch p {
-	case "/", "/etc", "/proc", "/proc/sys", "/proc/sys/kernel", "/proc/sys/kernel/random", "/bin", "/usr", "/usr/bin",
-		"/usr/local", "/usr/local/bin", "/home", "/opt", "/dev", "/run", "/run/systemd", "/run/systemd/system", "/etc/nginx", "/etc/cron.d", "/var", "/var/log", "/var/lib", "/root":
-		return &node{dir: true, mode: 0o755, owner: "root"}
+	case "/", "/etc", "/proc", "/proc/self", "/proc/self/fd", "/proc/sys", "/proc/sys/kernel/random", "/bin", "/usr", "/usr/bin",
+		"/usr/local", "/usr/local/bin", "/home", "/opt", "/srv", "/dev", "/run", "/run/systemd", "/run/systemd/system", "/etc/nginx", "/etc/cron.d",
+		"/etc/sysctl.d", "/etc/systemd", unitFolder, "/var", "/var/log", "/var/lib":
+		return &node{dir: true, mode: 0o755}
+	case "/root":
+		return &node{dir: true, mode: 0o700}
 	case "/home/" + User:
-		return &node{dir: true, mode: 0o755, owner: User}
+		return &node{dir: true, mode: 0o755, uid: userID, gid: userID}
 	case "/tmp", "/var/tmp":
-		return &node{dir: true, mode: 0o777, owner: "root"}
+		return &node{dir: true, mode: 0o1777}
 	case "/etc/hostname":
 		return file(h.name + "\n")
 	case "/etc/machine-id":
@@ -55,6 +76,14 @@ func (m *memFS) base(p string) *node {
 		return file("PRETTY_NAME=\"Turnus simulated host\"\nID=turnus\nVERSION_ID=\"1\"\n")
 	case "/etc/motd":
 		return file("Welcome to " + h.name + ", a simulated host.\n")
+	case passwdFile:
+		return file(basePasswd)
+	case groupFile:
+		return file(baseGroup)
+	case shadowFile:
+		return &node{data: []byte(baseShadow), mode: 0o640}
+	case "/etc/fstab":
+		return file("/dev/root / ext4 defaults 0 1\n")
 	case nginxConfig:
 		return file("events {}\nhttp {\n  server { listen 80; }\n}\n")
 	case "/proc/sys/kernel/random/boot_id":
@@ -64,10 +93,19 @@ func (m *memFS) base(p string) *node {
 		return file(fmt.Sprintf("%.2f %.2f\n", up, up))
 	case "/proc/loadavg":
 		return file("0.08 0.03 0.01 1/94 1234\n")
+	case "/proc/self/mountinfo":
+		return file(h.mountInfo())
+	case "/proc/swaps":
+		return file(h.swaps())
 	case "/bin/sh", "/bin/bash":
-		return &node{data: []byte("#!simulated\n"), mode: 0o755, owner: "root"}
+		return &node{data: []byte("#!simulated\n"), mode: 0o755}
 	case "/dev/null":
-		return &node{mode: 0o666, owner: "root"}
+		return &node{odd: true, mode: 0o666}
+	case spareDisk:
+		return &node{odd: true, mode: 0o660}
+	}
+	if key, ok := strings.CutPrefix(p, procSys); ok {
+		return h.setting(key)
 	}
 	if pid, of, _ := strings.Cut(strings.TrimPrefix(p, "/proc/"), "/"); of == "cmdline" {
 		if line, runs := h.cmdline(pid); runs {
@@ -80,9 +118,9 @@ func (m *memFS) base(p string) *node {
 // basePaths are those of base that a listing of their folder shows.
 func basePaths() []string {
 	return []string{
-		"/bin", "/bin/bash", "/bin/sh", "/dev", "/dev/null", "/etc", "/etc/cron.d", "/etc/hostname", "/etc/machine-id",
-		"/etc/motd", "/etc/nginx", nginxConfig, "/etc/os-release",
-		"/home", "/home/" + User, "/opt", "/proc", "/proc/loadavg", "/proc/sys", "/proc/uptime", "/root", "/run", "/run/systemd", "/run/systemd/system", "/tmp",
+		"/bin", "/bin/bash", "/bin/sh", "/dev", "/dev/null", spareDisk, "/etc", "/etc/cron.d", "/etc/fstab", groupFile, "/etc/hostname", "/etc/machine-id",
+		"/etc/motd", "/etc/nginx", nginxConfig, "/etc/os-release", passwdFile, shadowFile, "/etc/sysctl.d", "/etc/systemd", unitFolder,
+		"/home", "/home/" + User, "/opt", "/proc", "/proc/loadavg", "/proc/sys", "/proc/uptime", "/root", "/run", "/run/systemd", "/run/systemd/system", "/srv", "/tmp",
 		"/usr", "/usr/bin", "/usr/local", "/usr/local/bin", "/var", "/var/lib", "/var/log", "/var/tmp",
 	}
 }
@@ -97,16 +135,39 @@ func (m *memFS) check(p string) *node {
 	return m.base(p)
 }
 
-// put sets or hides a node; the caller holds mu.
+// put sets or hides a node, and counts what came and went; the caller holds mu.
 func (m *memFS) put(p string, n *node) {
-	if m.nodes == nil {
-		m.nodes = make(map[string]*node)
+	old := m.nodes[p]
+	if n != nil {
+		m.count(n, 1)
 	}
-	if n == nil && m.base(p) == nil {
+	if old != nil {
+		m.count(old, -1)
+	}
+	switch {
+	case n == nil && m.base(p) == nil:
 		delete(m.nodes, p)
 		return
+	case m.nodes == nil:
+		m.nodes = make(map[string]*node)
 	}
 	m.nodes[p] = n
+}
+
+// count adds a name of a node, or takes one away; the last takes its content along.
+func (m *memFS) count(n *node, names int32) {
+	n.names += names
+	if n.names != 0 && (n.names != 1 || names < 0) {
+		return
+	}
+	m.bytes += int64(names) * int64(len(n.data))
+	if n.link {
+		m.links += int(names)
+	}
+	if n.inode == 0 {
+		m.inode++
+		n.inode = m.inode
+	}
 }
 
 // own returns a node that may be changed in place; the caller holds mu.
@@ -121,10 +182,16 @@ func (m *memFS) own(p string) *node {
 	return n
 }
 
-func (m *memFS) stat(p string) (node, error) {
+// stat describes what is at a path, or what a link there leads to.
+func (m *memFS) stat(p string) (node, error) { return m.look(p, true) }
+
+// lstat describes what is at a path, also if it is a link.
+func (m *memFS) lstat(p string) (node, error) { return m.look(p, false) }
+
+func (m *memFS) look(p string, follow bool) (node, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.check(p)
+	n := m.check(m.resolve(p, follow))
 	if n == nil {
 		return node{}, perr("stat", p, syscall.ENOENT)
 	}
@@ -135,7 +202,7 @@ func (m *memFS) stat(p string) (node, error) {
 func (m *memFS) open(p string) (*memFile, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.check(p)
+	n := m.check(m.resolve(p, true))
 	if n == nil {
 		return nil, perr("open", p, syscall.ENOENT)
 	}
@@ -145,30 +212,56 @@ func (m *memFS) open(p string) (*memFile, error) {
 	return &memFile{fs: m, node: n}, nil
 }
 
+// kernels reports a path whose entries only the kernel makes and removes.
+func kernels(p string) bool { return p == "/proc" || strings.HasPrefix(p, "/proc/") }
+
+// parent finds the folder that is to get an entry; the caller holds mu.
+func (m *memFS) parent(op, p string) (*node, error) {
+	parent := m.check(path.Dir(p))
+	switch {
+	case len(p) > maxTarget:
+		return nil, perr(op, p, syscall.ENAMETOOLONG)
+	case kernels(p):
+		return nil, perr(op, p, syscall.EACCES)
+	case parent == nil:
+		return nil, perr(op, p, syscall.ENOENT)
+	case !parent.dir:
+		return nil, perr(op, p, syscall.ENOTDIR)
+	case len(m.nodes) >= maxHostFiles:
+		return nil, perr(op, p, syscall.ENOSPC)
+	}
+	return parent, nil
+}
+
 // create makes an empty file, or opens one that exists, cut to nothing if wanted.
-func (m *memFS) create(p string, truncate, exclusive bool, mode fs.FileMode) (*memFile, error) {
+func (m *memFS) create(p string, truncate, exclusive bool, mode fs.FileMode, by actor) (*memFile, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	p = m.resolve(p, !exclusive)
 	if p == "/dev/null" {
 		return &memFile{fs: m, node: &node{}, discard: true}, nil
 	}
-	if parent := m.check(path.Dir(p)); parent == nil {
-		return nil, perr("open", p, syscall.ENOENT)
-	} else if !parent.dir {
-		return nil, perr("open", p, syscall.ENOTDIR)
+	if kernels(p) {
+		key, ok := strings.CutPrefix(p, procSys)
+		if n := m.host.setting(key); !ok || n == nil || n.dir || by.uid != 0 {
+			return nil, perr("open", p, syscall.EACCES)
+		}
+		return &memFile{fs: m, node: m.check(p), setting: p}, nil
 	}
-	if strings.HasPrefix(p, "/proc/") {
-		return nil, perr("open", p, syscall.EACCES)
-	}
+	parent, err := m.parent("open", p)
 	n := m.own(p)
 	switch {
+	case n == nil && err != nil:
+		return nil, err
 	case n == nil:
-		n = &node{mode: mode.Perm(), owner: User, mtime: time.Now()}
+		n = newNode(parent, mode, by)
 		m.put(p, n)
 	case n.dir:
 		return nil, perr("open", p, syscall.EISDIR)
 	case exclusive:
 		return nil, perr("open", p, syscall.EEXIST)
+	case n.odd:
+		return nil, perr("open", p, syscall.EACCES)
 	case truncate:
 		m.bytes -= int64(len(n.data))
 		n.data, n.mtime = nil, time.Now()
@@ -176,12 +269,22 @@ func (m *memFS) create(p string, truncate, exclusive bool, mode fs.FileMode) (*m
 	return &memFile{fs: m, node: n}, nil
 }
 
+// newNode is a file in a folder, whose group it takes if the folder has setgid.
+func newNode(parent *node, mode fs.FileMode, by actor) *node {
+	n := &node{mode: mode & 0o7777 &^ by.umask, uid: by.uid, gid: by.gid, mtime: time.Now()}
+	if parent.mode&0o2000 != 0 {
+		n.gid = parent.gid
+	}
+	return n
+}
+
 // memFile is an open file. Its methods are safe for concurrent use.
 type memFile struct {
 	fs      *memFS
 	node    *node
 	discard bool
-	at      int64 // where Write continues
+	setting string // path of the setting of the kernel that it is
+	at      int64  // where Write continues
 }
 
 func (f *memFile) WriteAt(b []byte, off int64) (int, error) {
@@ -190,6 +293,9 @@ func (f *memFile) WriteAt(b []byte, off int64) (int, error) {
 	}
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
+	if f.setting != "" {
+		return len(b), f.fs.set(f.setting, string(b))
+	}
 	end := off + int64(len(b))
 	if grow := end - int64(len(f.node.data)); grow > 0 {
 		if off < 0 || f.fs.bytes+grow > maxHostBytes || f.fs.host.profile.Load().FullDisk {
@@ -233,9 +339,10 @@ func (f *memFile) seekEnd() {
 	f.fs.mu.Unlock()
 }
 
-func (m *memFS) mkdir(p string, parents bool) error {
+func (m *memFS) mkdir(p string, parents bool, mode fs.FileMode, by actor) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	p = m.resolve(p, parents)
 	if n := m.check(p); n != nil {
 		if parents && n.dir {
 			return nil
@@ -243,21 +350,17 @@ func (m *memFS) mkdir(p string, parents bool) error {
 		return perr("mkdir", p, syscall.EEXIST)
 	}
 	missing := []string{p}
-	for d := path.Dir(p); ; d = path.Dir(d) {
-		n := m.check(d)
-		if n != nil && !n.dir {
-			return perr("mkdir", p, syscall.ENOTDIR)
-		}
-		if n != nil {
-			break
-		}
-		if !parents {
-			return perr("mkdir", p, syscall.ENOENT)
-		}
+	for d := path.Dir(p); parents && m.check(d) == nil && d != "."; d = path.Dir(d) {
 		missing = append(missing, d)
 	}
-	for _, d := range missing {
-		m.put(d, &node{dir: true, mode: 0o755, owner: User, mtime: time.Now()})
+	for _, d := range slices.Backward(missing) {
+		parent, err := m.parent("mkdir", d)
+		if err != nil {
+			return err
+		}
+		n := newNode(parent, mode, by)
+		n.dir, n.mode = true, n.mode|parent.mode&0o2000
+		m.put(d, n)
 	}
 	return nil
 }
@@ -266,6 +369,7 @@ func (m *memFS) mkdir(p string, parents bool) error {
 func (m *memFS) names(dir string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	dir = m.resolve(dir, true)
 	n := m.check(dir)
 	if n == nil {
 		return nil, perr("open", dir, syscall.ENOENT)
@@ -288,8 +392,11 @@ func (m *memFS) names(dir string) ([]string, error) {
 	return out, nil
 }
 
-// remove deletes a file or an empty folder, or with all everything below.
+// remove deletes a file, a link or an empty folder, or with all everything below.
 func (m *memFS) remove(p string, all bool) error {
+	m.mu.Lock()
+	p = m.resolve(p, false)
+	m.mu.Unlock()
 	names, err := m.names(p)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -297,58 +404,69 @@ func (m *memFS) remove(p string, all bool) error {
 	switch {
 	case n == nil:
 		return perr("remove", p, syscall.ENOENT)
-	case p == "/":
+	case p == "/" || kernels(p):
 		return perr("remove", p, syscall.EBUSY)
 	case n.dir && !all && (err != nil || len(names) > 0):
 		return perr("remove", p, syscall.ENOTEMPTY)
 	}
-	below := p + "/"
-	for q, sub := range m.nodes {
-		if sub != nil && strings.HasPrefix(q, below) {
-			m.bytes -= int64(len(sub.data))
+	if n.dir {
+		for _, q := range m.under(p) {
 			m.put(q, nil)
 		}
 	}
-	for _, q := range basePaths() {
-		if strings.HasPrefix(q, below) {
-			m.put(q, nil)
-		}
-	}
-	m.bytes -= int64(len(n.data))
 	m.put(p, nil)
 	return nil
 }
 
-// rename moves a file or folder, over an existing file.
+// under lists all paths below a folder, each after its own folder; the caller holds mu.
+func (m *memFS) under(dir string) []string {
+	below := strings.TrimSuffix(dir, "/") + "/"
+	var out []string
+	for q, n := range m.nodes {
+		if n != nil && strings.HasPrefix(q, below) && q != dir {
+			out = append(out, q)
+		}
+	}
+	for _, q := range basePaths() {
+		if _, over := m.nodes[q]; !over && strings.HasPrefix(q, below) {
+			out = append(out, q)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// rename moves a file or folder, over an existing file or an empty folder.
 func (m *memFS) rename(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.check(from)
+	from, to = m.resolve(from, false), m.resolve(to, false)
+	n, old := m.check(from), m.check(to)
 	if n == nil {
 		return perr("rename", from, syscall.ENOENT)
 	}
 	if parent := m.check(path.Dir(to)); parent == nil || !parent.dir {
 		return perr("rename", to, syscall.ENOENT)
 	}
-	if old := m.check(to); old != nil {
-		if old.dir {
-			return perr("rename", to, syscall.EISDIR)
-		}
-		if from == to {
-			return nil
-		}
-		m.bytes -= int64(len(old.data))
+	switch {
+	case from == to || n == old:
+		return nil
+	case kernels(from) || kernels(to):
+		return perr("rename", to, syscall.EACCES)
+	case n.dir && strings.HasPrefix(to, from+"/"):
+		return perr("rename", to, syscall.EINVAL)
+	case old == nil:
+	case old.dir && !n.dir:
+		return perr("rename", to, syscall.EISDIR)
+	case n.dir && !old.dir:
+		return perr("rename", to, syscall.ENOTDIR)
+	case old.dir && len(m.under(to)) > 0:
+		return perr("rename", to, syscall.ENOTEMPTY)
 	}
 	if n.dir {
-		if to == from || strings.HasPrefix(to, from+"/") {
-			return perr("rename", to, syscall.EINVAL)
-		}
-		moved := maps.Clone(m.nodes)
-		for q, sub := range moved {
-			if sub != nil && strings.HasPrefix(q, from+"/") {
-				m.put(to+q[len(from):], sub)
-				m.put(q, nil)
-			}
+		for _, q := range m.under(from) {
+			m.put(to+q[len(from):], m.check(q))
+			m.put(q, nil)
 		}
 	}
 	m.put(to, n)
@@ -356,11 +474,11 @@ func (m *memFS) rename(from, to string) error {
 	return nil
 }
 
-// change edits the attributes of what is at p.
-func (m *memFS) change(p string, edit func(*node)) error {
+// change edits the attributes of what is at p, or of what a link there leads to.
+func (m *memFS) change(p string, follow bool, edit func(*node)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.own(p)
+	n := m.own(m.resolve(p, follow))
 	if n == nil {
 		return perr("setstat", p, syscall.ENOENT)
 	}
@@ -370,14 +488,34 @@ func (m *memFS) change(p string, edit func(*node)) error {
 	return nil
 }
 
+// replace gives a file new content as a whole, or leaves it as it is.
+func (m *memFS) replace(p, text string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.own(p)
+	if n == nil {
+		n = &node{mode: 0o644}
+		m.put(p, n)
+	}
+	grow := int64(len(text) - len(n.data))
+	if grow > 0 && (m.bytes+grow > maxHostBytes || m.host.profile.Load().FullDisk) {
+		return perr("write", p, syscall.ENOSPC)
+	}
+	m.bytes += grow
+	n.data, n.mtime = []byte(text), time.Now()
+	return nil
+}
+
 // clearVolatile empties what does not outlive a boot.
 func (m *memFS) clearVolatile() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for p, n := range m.nodes {
-		if n != nil && (strings.HasPrefix(p, "/tmp/") || strings.HasPrefix(p, "/run/")) {
-			m.bytes -= int64(len(n.data))
+		if n != nil && (strings.HasPrefix(p, "/tmp/") || strings.HasPrefix(p, "/run/") || kernels(p)) {
 			m.put(p, nil)
+		}
+		if kernels(p) {
+			delete(m.nodes, p)
 		}
 	}
 }

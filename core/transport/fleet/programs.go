@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ func program(name string) func(context.Context, *call) int {
 		return stream
 	case "sleep":
 		return sleepFor
-	case "hostname", "uname", "uptime", "date", "id", "whoami", "pwd", "nproc", "df", "free", "printenv", "which", "basename",
+	case "uname", "uptime", "date", "whoami", "pwd", "nproc", "df", "free", "printenv", "which", "basename",
 		"dirname", "systemctl", "nginx", "fwctl":
 		return facts
 	case "test", "[":
@@ -41,6 +42,9 @@ func program(name string) func(context.Context, *call) int {
 			c.sh.host.reboot(c.sh.pid)
 			return 0
 		}
+	}
+	if t := toolOf(name); t != nil {
+		return t.start
 	}
 	return nil
 }
@@ -78,7 +82,7 @@ func (c *call) wrote(err error, lost int) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EINVAL):
 		return c.fail(1, "write error: %s", reason(err))
 	}
 	return lost
@@ -127,7 +131,7 @@ func stream(ctx context.Context, c *call) int {
 	case "tail", "sort":
 		return lines(c)
 	case "grep":
-		return grep(c)
+		return grep(ctx, c)
 	}
 	flags := c.flags("bclwn")
 	names, code := c.args, 0
@@ -160,11 +164,20 @@ func (sh *shell) open(name string) (io.Reader, error) {
 	if name == "/dev/zero" {
 		return zeros{}, nil
 	}
-	f, err := sh.host.fs.open(sh.abs(name))
+	p := sh.abs(name)
+	if n, err := sh.host.fs.stat(p); err == nil && !sh.reads(&n) {
+		return nil, perr("open", p, syscall.EACCES)
+	}
+	f, err := sh.host.fs.open(p)
 	if err != nil {
 		return nil, err
 	}
 	return f.reader(), nil
+}
+
+// reads reports whether the shell's user may read a file. Writing is everybody's.
+func (sh *shell) reads(n *node) bool {
+	return sh.uid == 0 || n.mode&0o004 != 0 || sh.uid == n.uid && n.mode&0o400 != 0 || sh.gid == n.gid && n.mode&0o040 != 0
 }
 
 type zeros struct{}
@@ -209,7 +222,7 @@ func tee(c *call) int {
 	appends := strings.Contains(c.flags("a"), "a")
 	out := []io.Writer{c.out}
 	for _, name := range c.args {
-		f, err := c.fs().create(c.sh.abs(name), !appends, false, 0o644)
+		f, err := c.fs().create(c.sh.abs(name), !appends, false, 0o666, c.sh.actor())
 		if err != nil {
 			return c.fail(1, "%s: %s", name, reason(err))
 		}
@@ -308,13 +321,26 @@ func (r ctxReader) Read(b []byte) (int, error) {
 	return r.r.Read(b)
 }
 
-// grep finds fixed text: -q, -F, -x, -v, -i, -c.
-func grep(c *call) int {
+// grep finds expressions, or with -F text.
+func grep(ctx context.Context, c *call) int {
 	flags := c.flags("qFxviEsc")
 	if len(c.args) == 0 {
 		return c.fail(2, "missing pattern")
 	}
 	want, names, found := c.args[0], c.args[1:], 0
+	if strings.Contains(flags, "F") {
+		want = regexp.QuoteMeta(want)
+	}
+	if strings.Contains(flags, "x") {
+		want = "^" + want + "$"
+	}
+	if strings.Contains(flags, "i") {
+		want = strings.ToLower(want)
+	}
+	re, err := expression(want, strings.ContainsAny(flags, "EF"))
+	if err != nil {
+		return c.fail(2, "%v", err)
+	}
 	if len(names) == 0 {
 		names = []string{"-"}
 	}
@@ -326,16 +352,13 @@ func grep(c *call) int {
 		if err != nil {
 			return c.fail(2, "%s: %s", name, reason(err))
 		}
-		for line := range strings.Lines(slurp(r)) {
+		for line := range linesOf(ctxReader{ctx, r}) {
 			text := strings.TrimSuffix(line, "\n")
-			hit := strings.Contains(text, want)
+			subject := text
 			if strings.Contains(flags, "i") {
-				hit = strings.Contains(strings.ToLower(text), strings.ToLower(want))
+				subject = strings.ToLower(text)
 			}
-			if strings.Contains(flags, "x") {
-				hit = text == want
-			}
-			if hit == strings.Contains(flags, "v") {
+			if re.MatchString(subject) == strings.Contains(flags, "v") {
 				continue
 			}
 			found++

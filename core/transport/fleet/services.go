@@ -3,11 +3,14 @@ package fleet
 import (
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
-// units are the services of every host. All run after a boot.
+// units are the services of every host. All that are enabled run after a boot. A file of unitFolder
+// is a further one.
 var units = []string{"chrony", "cron", "named", "nginx", "ntp", "postgresql", "rsyslog", "ssh"}
 
 func systemctl(c *call) int {
@@ -27,6 +30,7 @@ func systemctl(c *call) int {
 		c.sh.host.reboot(c.sh.pid)
 		return 0
 	case "daemon-reload":
+		c.sh.host.reloaded.Store(time.Now().UnixNano())
 		return 0
 	case "is-system-running":
 		fmt.Fprintln(c.out, "running")
@@ -45,16 +49,24 @@ func (c *call) unit(verb, name string) int {
 	case "is-active":
 		return c.state(active, "active", "inactive", 3)
 	case "is-enabled":
-		return c.state(known, "enabled", "not-found", 4)
+		state, code := c.sh.host.enabled(name)
+		c.print(state + "\n")
+		return code
 	}
 	if !known {
-		fmt.Fprintf(c.err, "Unit %s.service could not be found.\n", name)
+		fmt.Fprintf(c.err, "Unit %s could not be found.\n", path.Base(unitFile(name)))
 		return 4 + status(verb == "status") // else 5
 	}
 	switch verb {
 	case "status":
 		fmt.Fprintf(c.out, "● %s.service - %[1]s of a simulated host\n     Active: ", name)
 		return c.state(active, "active (running)", "inactive (dead)", 3)
+	case "enable", "disable":
+		c.sh.host.setService(name, active)
+		return c.ended(1, c.sh.host.enable(name, verb == "enable"))
+	case "cat":
+		return c.print(c.sh.host.fs.text(unitFile(name)))
+	case "reset-failed":
 	case "stop":
 		c.sh.host.setService(name, false)
 	case "start", "restart", "reload", "try-restart", "reload-or-restart":
@@ -68,6 +80,8 @@ func (c *call) unit(verb, name string) int {
 			return 1
 		}
 		c.sh.host.setService(name, true)
+	default:
+		return c.fail(1, "Unknown command verb '%s'.", verb)
 	}
 	return 0
 }
@@ -76,26 +90,46 @@ func (c *call) unit(verb, name string) int {
 // systemd's does.
 func (c *call) showUnits() int {
 	var properties []string
+	printed := false
 	for args := c.args[1:]; len(args) > 0; args = args[1:] {
 		switch {
 		case args[0] == "-p" && len(args) > 1:
 			properties, args = append(properties, args[1]), args[1:]
 		case strings.HasPrefix(args[0], "-"):
 		default:
-			known, active := c.sh.host.service(strings.TrimSuffix(args[0], ".service"))
-			values := map[string]string{"LoadState": "not-found", "ActiveState": "inactive", "NeedDaemonReload": "no"}
-			if known {
-				values["LoadState"] = "loaded"
+			if printed {
+				fmt.Fprintln(c.out)
 			}
-			if active {
-				values["ActiveState"] = "active"
-			}
+			printed = true
+			values := c.sh.host.properties(strings.TrimSuffix(args[0], ".service"))
 			for _, p := range properties {
 				fmt.Fprintf(c.out, "%s=%s\n", p, values[p])
 			}
 		}
 	}
 	return 0
+}
+
+// properties are those of a unit.
+func (h *host) properties(name string) map[string]string {
+	known, active := h.service(name)
+	values := map[string]string{"LoadState": "not-found", "ActiveState": "inactive", "SubState": "dead", "NeedDaemonReload": "no"}
+	if known {
+		values["LoadState"] = "loaded"
+	}
+	if n, err := h.fs.stat(unitFile(name)); err == nil {
+		values["FragmentPath"] = unitFile(name)
+		if n.mtime.UnixNano() > h.reloaded.Load() {
+			values["NeedDaemonReload"] = "yes"
+		}
+	}
+	if active {
+		values["ActiveState"], values["SubState"] = "active", "running"
+		if strings.HasSuffix(name, ".timer") {
+			values["SubState"] = "waiting"
+		}
+	}
+	return values
 }
 
 // state prints one of two words, and returns 0 or the code of the second.
@@ -109,10 +143,85 @@ func (c *call) state(ok bool, yes, no string, code int) int {
 }
 
 func (h *host) service(name string) (known, active bool) {
+	state, _ := h.enabled(name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	known = slices.Contains(units, name)
-	return known, known && !h.stopped[name]
+	stopped, changed := h.stopped[name]
+	known = state != notFound
+	return known, known && !stopped && (changed || state == "enabled")
+}
+
+const (
+	unitFolder = "/etc/systemd/system"
+	notFound   = "not-found"
+)
+
+// unitFile is where the host has a unit that is not one of units.
+func unitFile(name string) string {
+	if !strings.HasSuffix(name, ".timer") {
+		name += ".service"
+	}
+	return unitFolder + "/" + name
+}
+
+// enabled reports whether a unit is started with the host, in systemd's words, with the exit code
+// of is-enabled.
+func (h *host) enabled(name string) (state string, code int) {
+	h.mu.Lock()
+	off := h.disabled[name]
+	h.mu.Unlock()
+	switch wants := h.wants(name); {
+	case slices.Contains(units, name) && off:
+		return "disabled", 1
+	case slices.Contains(units, name):
+		return "enabled", 0
+	case h.fs.text(unitFile(name)) == "":
+		return notFound, 4
+	case wants == "":
+		return "static", 0
+	default:
+		if _, err := h.fs.lstat(wants); err != nil {
+			return "disabled", 1
+		}
+		return "enabled", 0
+	}
+}
+
+// wants is the link that has a unit started with the host; "" where the file of the unit names no
+// target.
+func (h *host) wants(name string) string {
+	for line := range strings.Lines(h.fs.text(unitFile(name))) {
+		if target, ok := strings.CutPrefix(strings.TrimSpace(line), "WantedBy="); ok && !strings.Contains(target, "/") {
+			return unitFolder + "/" + target + ".wants/" + path.Base(unitFile(name))
+		}
+	}
+	return ""
+}
+
+// enable has a unit started with the host, or not.
+func (h *host) enable(name string, on bool) error {
+	if slices.Contains(units, name) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.disabled == nil {
+			h.disabled = make(map[string]bool)
+		}
+		h.disabled[name] = !on
+		return nil
+	}
+	wants := h.wants(name)
+	if wants == "" {
+		return nil
+	}
+	if _, err := h.fs.lstat(wants); !on && err == nil {
+		return h.fs.remove(wants, false)
+	} else if !on || err == nil {
+		return nil
+	}
+	if err := h.fs.mkdir(path.Dir(wants), true, 0o755, actor{}); err != nil {
+		return err
+	}
+	return h.fs.symlink(unitFile(name), wants, actor{})
 }
 
 func (h *host) setService(name string, active bool) {

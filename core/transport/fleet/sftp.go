@@ -36,7 +36,9 @@ func (s *sftpFiles) open(r *sftp.Request) (*memFile, error) {
 	if r.AttrFlags().Permissions {
 		mode = r.Attributes().FileMode().Perm()
 	}
-	return s.fs.create(r.Filepath, flags.Trunc, flags.Creat && flags.Excl, mode)
+	by := login()
+	by.umask = 0
+	return s.fs.create(r.Filepath, flags.Trunc, flags.Creat && flags.Excl, mode, by)
 }
 
 // Filecmd implements sftp.FileCmder.
@@ -52,7 +54,7 @@ func (s *sftpFiles) Filecmd(r *sftp.Request) error {
 	case "Remove", "Rmdir":
 		return s.fs.remove(r.Filepath, false)
 	case "Mkdir":
-		return s.fs.mkdir(r.Filepath, false)
+		return s.fs.mkdir(r.Filepath, false, 0o777, login())
 	}
 	return sftp.ErrSSHFxOpUnsupported
 }
@@ -65,7 +67,7 @@ func (s *sftpFiles) setstat(r *sftp.Request) error {
 	if flags.Size && attrs.Size > maxHostBytes {
 		return syscall.ENOSPC
 	}
-	return s.fs.change(r.Filepath, func(n *node) {
+	return s.fs.change(r.Filepath, true, func(n *node) {
 		if flags.Permissions {
 			n.mode = attrs.FileMode().Perm()
 		}
@@ -127,8 +129,11 @@ func (i info) ModTime() time.Time { return i.node.mtime }
 func (i info) IsDir() bool        { return i.node.dir }
 func (i info) Sys() any           { return nil }
 func (i info) Mode() fs.FileMode {
-	if i.node.dir {
-		return i.node.mode | fs.ModeDir
+	switch {
+	case i.node.dir:
+		return i.node.mode.Perm() | fs.ModeDir
+	case i.node.link:
+		return i.node.mode.Perm() | fs.ModeSymlink
 	}
-	return i.node.mode
+	return i.node.mode.Perm()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"path"
 	"strings"
@@ -16,6 +17,47 @@ import (
 type stdio struct {
 	in       io.Reader
 	out, err io.Writer
+	more     map[string]descriptor // by their number; never changed, only replaced
+}
+
+// descriptor is an open file: for reading, for writing, or a folder.
+type descriptor struct {
+	in     io.Reader
+	out    io.Writer
+	folder string
+}
+
+// get returns an open file by its number. "-" is one that gives and takes nothing.
+func (s *stdio) get(number string) (descriptor, bool) {
+	switch number {
+	case "-":
+		return descriptor{in: strings.NewReader(""), out: io.Discard}, true
+	case "0":
+		return descriptor{in: s.in}, true
+	case "1":
+		return descriptor{out: s.out}, true
+	case "2":
+		return descriptor{out: s.err}, true
+	}
+	d, ok := s.more[number]
+	return d, ok
+}
+
+// set opens a file under a number. Of the first three each has one direction.
+func (s *stdio) set(number string, d descriptor) {
+	switch {
+	case number == "0" && d.in != nil:
+		s.in = d.in
+	case number == "1" && d.out != nil:
+		s.out = d.out
+	case number == "2" && d.out != nil:
+		s.err = d.out
+	case number != "0" && number != "1" && number != "2":
+		if s.more = maps.Clone(s.more); s.more == nil {
+			s.more = map[string]descriptor{}
+		}
+		s.more[number] = d
+	}
 }
 
 // maxDepth bounds how deep scripts, functions and subshells call each other.
@@ -29,9 +71,11 @@ type shell struct {
 	vars map[string]variable
 	cwd  string
 	zero string   // $0
-	as   string   // user whom sudo made it; "" is the login
 	args []string // $1 …
 	pid  int
+
+	uid, gid uint32 // whose commands it runs
+	umask    fs.FileMode
 
 	status int    // $?
 	output int    // status of the last command substitution
@@ -66,7 +110,7 @@ type job struct {
 }
 
 func newShell(h *host, env map[string]string, pid int, std stdio) *shell {
-	sh := &shell{stdio: std, host: h, vars: make(map[string]variable, 8+len(env)), cwd: "/home/" + User, zero: "sh", pid: pid}
+	sh := &shell{stdio: std, host: h, vars: make(map[string]variable, 8+len(env)), cwd: "/home/" + User, zero: "sh", pid: pid, uid: userID, gid: userID, umask: 0o022}
 	for _, v := range [...][2]string{
 		{"HOME", "/home/" + User}, {"USER", User}, {"LOGNAME", User}, {"SHELL", "/bin/sh"}, {"PWD", "/home/" + User},
 		{"PATH", "/usr/local/bin:/usr/bin:/bin"},
@@ -90,7 +134,7 @@ func (sh *shell) fork() *shell {
 
 // child is another program's shell: of this one it has the environment alone.
 func (sh *shell) child() *shell {
-	c := &shell{stdio: sh.stdio, host: sh.host, vars: make(map[string]variable, len(sh.vars)), cwd: sh.cwd, zero: "sh", pid: sh.pid, as: sh.as, depth: sh.depth + 1}
+	c := &shell{stdio: sh.stdio, host: sh.host, vars: make(map[string]variable, len(sh.vars)), cwd: sh.cwd, zero: "sh", pid: sh.pid, uid: sh.uid, gid: sh.gid, umask: sh.umask, depth: sh.depth + 1}
 	for k, v := range sh.vars {
 		if v.exported {
 			c.vars[k] = v
@@ -99,8 +143,14 @@ func (sh *shell) child() *shell {
 	return c
 }
 
-// abs makes a path absolute and clean.
+// abs makes a path absolute and clean. One that begins with an open folder is the folder's.
 func (sh *shell) abs(p string) string {
+	if below, ok := strings.CutPrefix(p, "/proc/self/fd/"); ok {
+		number, rest, _ := strings.Cut(below, "/")
+		if d := sh.more[number]; d.folder != "" {
+			return path.Join(d.folder, rest)
+		}
+	}
 	if !path.IsAbs(p) {
 		p = path.Join(sh.cwd, p)
 	}
