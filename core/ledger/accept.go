@@ -167,6 +167,15 @@ func (r *acceptRow) request() acceptedRequest {
 
 type acceptedRequest struct{ id, tenant, key, hash string }
 
+// run is the row once it is inserted, with that number.
+func (r *acceptRow) run(seq int64) Run {
+	return Run{
+		ID: r.ID, Tenant: r.Tenant, Playbook: r.Playbook, Revision: r.Revision, LaunchedBy: r.LaunchedBy, Created: fromMicros(micros(r.Created)),
+		Criticality: r.Criticality, Phase: r.phase, Check: r.Check, Version: 1, Approvals: r.Approvals, Total: len(r.Jobs), Outcomes: map[core.Outcome]int{},
+		Sources: slices.Clone(r.Sources), Key: r.Key, seq: seq, content: 1,
+	}
+}
+
 var newRunRow = columns{
 	"id text", "tenant text", "playbook text", "revision text", "launched_by text", "created bigint", "criticality bigint", "phase text",
 	"idempotency text", "request bytea", "total bigint", "approvals bigint", "sources text", "check_mode bigint",
@@ -195,14 +204,15 @@ func (l *Ledger) accept(ctx context.Context, t *tx, all []*acceptRow) (out []Acc
 	}
 	var materials [][]any
 	for i, r := range all {
-		run, ok := inserted[r.request()]
+		seq, ok := inserted[r.request()]
 		switch {
 		case r.refused != nil:
 			out[i].Err = r.refused
 		case ok && !full[i]:
 			delete(inserted, r.request()) // a second request like this one is the same again
+			run := r.run(seq)
 			out[i] = Accepted{Run: run, Created: true}
-			materials = append(materials, []any{run.seq, r.snapshot, r.queue, r.packed})
+			materials = append(materials, []any{seq, r.snapshot, r.queue, r.packed})
 			entries = append(entries, acceptEntry(r, &run))
 			if r.phase == PhaseAwaiting {
 				if err := l.happened(ctx, t, &run, HappenedAwaiting, ""); err != nil {
@@ -267,15 +277,15 @@ func unfinishedOf(ctx context.Context, t *tx, tenants []string) (map[string]int,
 	return counts, err
 }
 
-// insertRuns returns the runs that were not there, by what was asked for.
-func insertRuns(ctx context.Context, t *tx, rows [][]any) (map[acceptedRequest]Run, error) {
-	inserted := make(map[acceptedRequest]Run, len(rows))
+// insertRuns returns the numbers of the runs that were not there, by what was asked for.
+func insertRuns(ctx context.Context, t *tx, rows [][]any) (map[acceptedRequest]int64, error) {
+	inserted := make(map[acceptedRequest]int64, len(rows))
 	err := t.set(ctx, newRunRow, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, idempotency, request, total, approvals, sources, check_mode)
-		SELECT * FROM u WHERE true ON CONFLICT DO NOTHING RETURNING COALESCE(idempotency, ''), request, `+runColumns, rows, func(row scanner) error {
-		var key string
-		var hash []byte
-		run, err := scanRun(ahead{row, []any{&key, &hash}})
-		inserted[acceptedRequest{run.ID, run.Tenant, key, string(hash)}] = run
+		SELECT * FROM u WHERE true ON CONFLICT DO NOTHING RETURNING id, tenant, COALESCE(idempotency, ''), request, seq`, rows, func(row scanner) error {
+		var a acceptedRequest
+		var seq int64
+		err := row.Scan(&a.id, &a.tenant, &a.key, &a.hash, &seq)
+		inserted[a] = seq
 		return err
 	})
 	return inserted, err

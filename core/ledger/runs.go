@@ -195,17 +195,15 @@ func (f RunFilter) apply(q *query) error {
 	return nil
 }
 
-// Unfinished lists runs that are not complete, most critical first, of the same criticality
-// oldest first: what a server has to follow.
+// Unfinished lists runs that are not complete, by tenant, oldest first. A server has to follow
+// them.
 func (l *Ledger) Unfinished(ctx context.Context, p Page) (runs []Run, next string, err error) {
 	q := &query{d: l.db.dialect}
 	q.where("ended = 0")
 	return list(ctx, l, q, p, listing[Run]{
-		what: "list runs that are not complete", head: `SELECT ` + runColumns + ` FROM runs`, order: "criticality DESC, seq", scan: scanRun,
-		at: func(r Run) cursor { return cursor{List: "unfinished", Key: []int64{int64(r.Criticality), r.seq}} },
-		after: func(q *query, at cursor) {
-			q.where("(criticality < ? OR criticality = ? AND seq > ?)", at.Key[0], at.Key[0], at.Key[1])
-		},
+		what: "list runs that are not complete", head: `SELECT ` + runColumns + ` FROM runs`, order: "tenant, seq", scan: scanRun,
+		at:    func(r Run) cursor { return cursor{List: "unfinished", Key: []int64{r.seq}, Name: []string{r.Tenant}} },
+		after: func(q *query, at cursor) { q.where("(tenant, seq) > (?, ?)", at.Name[0], at.Key[0]) },
 	})
 }
 
@@ -214,15 +212,16 @@ type Standing struct {
 	ID, Incarnation string
 	Version         int64
 
-	seq int64
+	tenant string
+	seq    int64
 }
 
-// Standings lists all runs that are not complete, oldest first, MaxPage at a time: after is the
-// last of those before.
+// Standings lists all runs that are not complete, by tenant, oldest first, MaxPage at a time: after
+// is the last of those before, the zero value at the beginning.
 func (l *Ledger) Standings(ctx context.Context, after Standing) ([]Standing, error) {
-	rows, err := l.db.rows(ctx, `SELECT id, incarnation, version, seq FROM runs WHERE ended = 0 AND seq > $1 ORDER BY seq LIMIT $2`, after.seq, MaxPage)
+	rows, err := l.db.rows(ctx, `SELECT id, incarnation, version, tenant, seq FROM runs WHERE ended = 0 AND (tenant, seq) > ($1, $2) ORDER BY tenant, seq LIMIT $3`, after.tenant, after.seq, MaxPage)
 	all, err := collect(rows, err, func(row scanner) (s Standing, err error) {
-		err = row.Scan(&s.ID, &s.Incarnation, &s.Version, &s.seq)
+		err = row.Scan(&s.ID, &s.Incarnation, &s.Version, &s.tenant, &s.seq)
 		return s, err
 	})
 	return all, translate("list runs that are not complete", err)

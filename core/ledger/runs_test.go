@@ -282,7 +282,7 @@ func testRunList(t *testing.T, b *backend) {
 		}
 	}
 	got := pages(t, 2, func(p ledger.Page) ([]ledger.Run, string, error) { return l.Unfinished(t.Context(), p) })
-	if runIDs(got) != "r4 r3 r0 r2 r5" {
+	if runIDs(got) != "r2 r5 r0 r3 r4" {
 		t.Errorf("unfinished: %s", runIDs(got))
 	}
 	_, _, err := l.Runs(t.Context(), ledger.AllTenants(), ledger.RunFilter{Outcome: "1=1; --"}, ledger.Page{})

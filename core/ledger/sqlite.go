@@ -31,7 +31,7 @@ func sqliteDialect() *dialect {
 		anyIndex:  "IN (SELECT CAST(value AS INTEGER) FROM json_each(%s))",
 		each:      "(SELECT value AS host FROM json_each(%s)) u",
 		byOutcome: " INDEXED BY jobs_outcome",
-		byOpen:    " INDEXED BY runs_open",
+		byOpen:    " INDEXED BY runs_standing",
 		byEnded:   " INDEXED BY runs_ended",
 		byHad:     " INDEXED BY runs_",
 		had:       "%s > 0",
