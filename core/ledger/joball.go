@@ -88,7 +88,8 @@ func (l *Ledger) jobsAt(ctx context.Context, run *Run, hosts []JobHost, at []int
 		next := *q
 		next.conds, next.args = slices.Clone(cond), slices.Clone(q.args)
 		next.where("j.idx > ?", after)
-		rows, err := l.db.rows(ctx, next.text(`SELECT `+jobReads+` FROM jobs j`, "j.idx", Page{Limit: MaxPage}), next.args...)
+		text, args := next.page(jobReads, "jobs j", "j.idx", Page{Limit: MaxPage})
+		rows, err := l.db.rows(ctx, text, args...)
 		some, err := collect(rows, err, func(row scanner) (Job, error) {
 			j := Job{JobID: core.JobID{Run: run.ID}, Playbook: run.Playbook, seq: run.seq}
 			err := scanJob(row, &j)

@@ -110,6 +110,8 @@ var conformance = []struct {
 	{"like the model", testLikeTheModel},
 	{"lists page through everything", testRunList},
 	{"runs with an outcome are read alone", testRunsByOutcome},
+	{"pages of filtered lists are bounded", testSiftedPages},
+	{"lists of a host and of dead-lettered notifications", testListsByIndex},
 	{"jobs of a run", testJobList},
 	{"host history", testHostHistory},
 	{"last jobs", testLastJobs},

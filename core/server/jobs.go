@@ -21,7 +21,7 @@ func (s *Server) jobs() {
 	handle(s, route{
 		id: "list-jobs", method: http.MethodGet, path: "/v1/runs/{run}/jobs", summary: "List the jobs of a run", role: Viewer,
 		detail: "By index; those without an outcome with their place in the queue: queued while their run is not in it, unknown while it does not answer. " +
-			"A page may have fewer than were asked for, and more behind it. Of a run of another tenant that touches hosts of the caller's, those jobs are listed.",
+			shortPage + " Of a run of another tenant that touches hosts of the caller's, those jobs are listed.",
 	}, s.listJobs)
 	handle(s, route{id: "get-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}", summary: "Show a job, with its steps", role: Viewer}, s.getJob)
 	handle(s, route{id: "explain-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/explain", summary: "Explain why a job is where it is", role: Viewer}, s.explainJob)
