@@ -43,6 +43,14 @@ func (l *Ledger) PlanOfRuns(ctx context.Context, s Scope, f RunFilter) (string, 
 	return l.plan(ctx, text, args...)
 }
 
+// PlanOfOpenJobs returns how the database searches open jobs of a host.
+func (l *Ledger) PlanOfOpenJobs(ctx context.Context) (search, read string, err error) {
+	if search, err = l.plan(ctx, l.searchQuery(), 0); err == nil {
+		read, err = l.plan(ctx, l.runsWithQuery(), 0, searchedRuns, []byte{packRaw}, []byte("h"))
+	}
+	return search, read, err
+}
+
 // PlanOfFacts returns how the database reads the facts of a host of any tenant.
 func (l *Ledger) PlanOfFacts(ctx context.Context, host string) (string, error) {
 	q := l.factsOf(AllTenants(), host)

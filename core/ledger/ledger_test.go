@@ -112,6 +112,8 @@ var conformance = []struct {
 	{"runs with an outcome are read alone", testRunsByOutcome},
 	{"pages of filtered lists are bounded", testSiftedPages},
 	{"lists of a host and of dead-lettered notifications", testListsByIndex},
+	{"open jobs of a host", testOpenJobs},
+	{"searches of open jobs are bounded", testOpenJobsBounded},
 	{"jobs of a run", testJobList},
 	{"host history", testHostHistory},
 	{"last jobs", testLastJobs},
