@@ -75,7 +75,7 @@ func (l *lab) asBefore(at time.Time) {
 	for _, o := range core.Outcomes() {
 		l.raw(l.url, "DROP INDEX runs_"+string(o))
 	}
-	l.raw(l.url, "DROP TABLE schedules; DROP TABLE facts; DROP TABLE once; DROP INDEX runs_ending; DROP INDEX runs_unqueued; DROP INDEX runs_standing; DROP INDEX runs_phase; CREATE INDEX runs_open ON runs (criticality DESC, seq) WHERE ended = 0; CREATE INDEX runs_open_tenant ON runs (tenant) WHERE ended = 0; ALTER TABLE runs DROP COLUMN progress; ALTER TABLE runs DROP COLUMN weight; ALTER TABLE runs DROP COLUMN max_in_flight; ALTER TABLE runs DROP COLUMN sources; ALTER TABLE runs DROP COLUMN check_mode; ALTER TABLE runs DROP COLUMN expected; DELETE FROM migrations WHERE version > 8")
+	l.raw(l.url, "DROP TABLE schedules; DROP TABLE facts; DROP TABLE once; DROP INDEX runs_ending; DROP INDEX runs_unqueued; DROP INDEX runs_standing; DROP INDEX runs_phase; DROP INDEX handlers_host; DROP INDEX notifications_dead; CREATE INDEX runs_open ON runs (criticality DESC, seq) WHERE ended = 0; CREATE INDEX runs_open_tenant ON runs (tenant) WHERE ended = 0; ALTER TABLE runs DROP COLUMN progress; ALTER TABLE runs DROP COLUMN weight; ALTER TABLE runs DROP COLUMN max_in_flight; ALTER TABLE runs DROP COLUMN sources; ALTER TABLE runs DROP COLUMN check_mode; ALTER TABLE runs DROP COLUMN expected; DELETE FROM migrations WHERE version > 8")
 	store, err := ledger.Open(l.Context(), l.url, ledger.Options{})
 	if err != nil {
 		l.Fatal(err)

@@ -193,6 +193,11 @@ func (c *Client) HostHistory(ctx context.Context, host string, p Page) (List[api
 	return get[List[api.Job]](ctx, c, "show the history of host "+host, path("v1", "hosts", host, "history"), p.into(url.Values{}))
 }
 
+// HostJobs lists the jobs of a host that have no outcome, those of the oldest run first.
+func (c *Client) HostJobs(ctx context.Context, host string, p Page) (List[api.Job], error) {
+	return get[List[api.Job]](ctx, c, "list open jobs of host "+host, path("v1", "hosts", host, "jobs"), p.into(url.Values{}))
+}
+
 // Playbooks lists the playbooks of the server's definitions, by name.
 func (c *Client) Playbooks(ctx context.Context, p Page) (List[api.Playbook], error) {
 	return get[List[api.Playbook]](ctx, c, "list playbooks", "/v1/playbooks", p.into(nil))

@@ -266,8 +266,8 @@ func unfinishedOf(ctx context.Context, t *tx, tenants []string) (map[string]int,
 		return counts, nil
 	}
 	q := &query{d: t.dialect}
-	cond := q.anyOf("tenant", tenants)
-	rows, err := t.rows(ctx, `SELECT tenant, count(*) FROM runs WHERE ended = 0 AND `+cond+` GROUP BY tenant`, q.args...)
+	q.whereAny("tenant", tenants)
+	rows, err := t.rows(ctx, `SELECT tenant, count(*) FROM runs WHERE ended = 0 AND `+q.conds[0]+` GROUP BY tenant`, q.args...)
 	_, err = collect(rows, err, func(row scanner) (tenant string, err error) {
 		var n int
 		err = row.Scan(&tenant, &n)

@@ -156,20 +156,25 @@ type AuditFilter struct {
 // AuditLog lists entries, newest first.
 func (l *Ledger) AuditLog(ctx context.Context, s Scope, f AuditFilter, p Page) (entries []Entry, next string, err error) {
 	q := &query{d: l.db.dialect}
-	s.filter(q, "tenant")
-	for _, eq := range []struct{ column, value string }{{"kind", f.Kind}, {"subject", f.Subject}, {"who", f.Who}, {"action", f.Action}} {
-		if eq.value != "" {
-			q.where(eq.column+" = ?", clean(eq.value, maxText))
-		}
+	subject, tenant := q.sift, s.sift
+	if f.Kind != "" && f.Subject != "" {
+		subject = q.where
+	} else if len(s.tenants) == 1 {
+		tenant = s.filter
 	}
+	q.equals(subject, "kind", f.Kind)
+	q.equals(subject, "subject", f.Subject)
+	q.equals(q.sift, "who", f.Who)
+	q.equals(q.sift, "action", f.Action)
+	tenant(q, "tenant")
 	if !f.Since.IsZero() {
-		q.where("at >= ?", bound(f.Since))
+		q.sift("at >= ?", bound(f.Since))
 	}
 	if !f.Until.IsZero() {
-		q.where("at < ?", bound(f.Until))
+		q.sift("at < ?", bound(f.Until))
 	}
 	return list(ctx, l, q, p, listing[Entry]{
-		what: "read the audit log", head: `SELECT ` + auditColumns + ` FROM audit`, order: "seq DESC", scan: scanEntry,
+		what: "read the audit log", columns: auditColumns, from: "audit", order: "seq DESC", scan: scanEntry,
 		at:    func(e Entry) cursor { return cursor{List: "audit", Key: []int64{e.Seq}} },
 		after: func(q *query, at cursor) { q.where("seq < ?", at.Key[0]) },
 	})

@@ -22,6 +22,8 @@ type dialect struct {
 	byEnded   string // the same
 	byHad     string // begins the same for runs with an outcome, which follows
 	had       string // the condition that a run has the outcome %s
+	holds     string // the condition that bytes %s have bytes %s in them
+	inOrder   bool   // it knows in which order the rows of a subquery come: SQLite would sort them again
 	lock      string // first statement of a migration: one at a time
 	prepare   bool   // statements are kept by us; PostgreSQL's driver keeps its own
 	turns     bool   // one writes at a time

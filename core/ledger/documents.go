@@ -63,7 +63,7 @@ func (l *Ledger) Documents(ctx context.Context, s Scope, kind string, p Page) (d
 	q.where("deleted = 0")
 	s.filter(q, "tenant")
 	return list(ctx, l, q, p, listing[Document]{
-		what: "list documents", head: `SELECT ` + documentColumns + ` FROM documents`, order: "tenant, name", scan: l.scanDocument,
+		what: "list documents", columns: documentColumns, from: "documents", order: "tenant, name", scan: l.scanDocument,
 		at:    func(d Document) cursor { return cursor{List: "documents", Name: []string{d.Tenant, d.Name}} },
 		after: func(q *query, at cursor) { q.where("(tenant, name) > (?, ?)", at.Name[0], at.Name[1]) },
 	})

@@ -35,10 +35,29 @@ func (l *Ledger) Database() string { return l.db.name }
 
 // PlanOfRuns returns how the database reads a list of runs.
 func (l *Ledger) PlanOfRuns(ctx context.Context, s Scope, f RunFilter) (string, error) {
-	q, head, err := l.runsQuery(s, f)
+	q, from, err := l.runsQuery(s, f)
 	if err != nil {
 		return "", err
 	}
+	text, args := q.page(runColumns, from, runsOrder, Page{})
+	return l.plan(ctx, text, args...)
+}
+
+// PlanOfOpenJobs returns how the database searches open jobs of a host.
+func (l *Ledger) PlanOfOpenJobs(ctx context.Context) (search, read string, err error) {
+	if search, err = l.plan(ctx, l.searchQuery(), "", 0); err == nil {
+		read, err = l.plan(ctx, l.runsWithQuery(), "", 0, "b", searchedRuns, []byte{packRaw}, []byte("h"))
+	}
+	return search, read, err
+}
+
+// PlanOfFacts returns how the database reads the facts of a host of any tenant.
+func (l *Ledger) PlanOfFacts(ctx context.Context, host string) (string, error) {
+	q := l.factsOf(AllTenants(), host)
+	return l.plan(ctx, q.factsText("data"), q.args...)
+}
+
+func (l *Ledger) plan(ctx context.Context, text string, args ...any) (string, error) {
 	explain, read := `EXPLAIN `, scanOne[string]
 	if l.Database() == "sqlite" {
 		explain, read = `EXPLAIN QUERY PLAN `, func(row scanner) (step string, err error) {
@@ -47,7 +66,7 @@ func (l *Ledger) PlanOfRuns(ctx context.Context, s Scope, f RunFilter) (string, 
 			return step, err
 		}
 	}
-	rows, err := l.db.rows(ctx, explain+q.text(head, runsOrder, Page{}), q.args...)
+	rows, err := l.db.rows(ctx, explain+text, args...)
 	steps, err := collect(rows, err, read)
 	return strings.Join(steps, "\n"), err
 }

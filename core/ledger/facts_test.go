@@ -79,6 +79,9 @@ func testFacts(t *testing.T, b *backend) {
 	if err != nil || len(one) != 1 || decoded(t, one[0]).Fresh(now, time.Hour) {
 		t.Errorf("%+v, %v: fresh after a boot", one, err)
 	}
+	if plan, err := l.PlanOfFacts(ctx, "host-0"); err != nil || l.Database() == "sqlite" && !strings.Contains(plan, "SEARCH facts USING INDEX sqlite_autoindex_facts_1 (tenant=? AND host=?)") {
+		t.Errorf("the facts of a host are read by %s, %v", plan, err)
+	}
 	if one, err := l.FactsOf(ctx, ledger.Tenants("b"), "host-0"); err != nil || len(one) != 0 {
 		t.Errorf("of another tenant: %+v, %v", one, err)
 	}

@@ -30,13 +30,12 @@ type HandlerFilter struct {
 	Playbook, Host, Handler, Run string
 }
 
-func (f HandlerFilter) conditions(s Scope, q *query) {
-	s.filter(q, "tenant")
-	for _, eq := range []struct{ column, value string }{{"playbook", f.Playbook}, {"host", f.Host}, {"handler", f.Handler}, {"run", f.Run}} {
-		if eq.value != "" {
-			q.where(eq.column+" = ?", clean(eq.value, maxText))
-		}
-	}
+// conditions adds the filter to a query: sift those that no index of lists has.
+func (f HandlerFilter) conditions(q *query, sift func(string, ...any)) {
+	q.equals(q.where, "run", f.Run)
+	q.equals(q.where, "host", f.Host)
+	q.equals(sift, "playbook", f.Playbook)
+	q.equals(sift, "handler", f.Handler)
 }
 
 const handlerColumns = `seq, tenant, playbook, host, handler, run, since`
@@ -183,9 +182,10 @@ func unique(names []string) []string { return slices.Compact(slices.Sorted(slice
 // PendingHandlers lists pending handlers of playbooks in scope, newest first.
 func (l *Ledger) PendingHandlers(ctx context.Context, s Scope, f HandlerFilter, p Page) (all []PendingHandler, next string, err error) {
 	q := &query{d: l.db.dialect}
-	f.conditions(s, q)
+	f.conditions(q, q.sift)
+	s.sift(q, "tenant")
 	return list(ctx, l, q, p, listing[PendingHandler]{
-		what: "list pending handlers", head: `SELECT ` + handlerColumns + ` FROM handlers`, order: "seq DESC", scan: scanHandler,
+		what: "list pending handlers", columns: handlerColumns, from: "handlers", order: "seq DESC", scan: scanHandler,
 		at:    func(h PendingHandler) cursor { return cursor{List: "handlers", Key: []int64{h.seq}} },
 		after: func(q *query, at cursor) { q.where("seq < ?", at.Key[0]) },
 	})
@@ -200,8 +200,10 @@ func (l *Ledger) DropHandlers(ctx context.Context, s Scope, who string, f Handle
 	}
 	err = l.db.transact(ctx, "drop pending handlers", func(t *tx) error {
 		q := &query{d: l.db.dialect}
-		f.conditions(s, q)
-		rows, err := t.rows(ctx, q.text(`SELECT `+handlerColumns+` FROM handlers`, "tenant, seq", Page{Limit: MaxPage}), q.args...)
+		f.conditions(q, q.where)
+		s.filter(q, "tenant")
+		text, args := q.page(handlerColumns, "handlers", "tenant, seq", Page{Limit: MaxPage})
+		rows, err := t.rows(ctx, text, args...)
 		if dropped, err = collect(rows, err, scanHandler); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open boo
 		if len(batch) == 0 {
 			return jobs, "", nil
 		}
-		some, err := l.jobsAt(ctx, &run, hosts, batch, host)
+		some, err := l.jobsAt(ctx, &run, func(i int) JobHost { return hosts[i] }, batch, host)
 		if err != nil {
 			return nil, "", translate(what, err)
 		}
@@ -75,7 +75,7 @@ func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open boo
 
 // jobsAt reads the jobs of a run with these indexes, which are sorted: from their rows, from
 // ranges, or, where neither has them, as jobs without an outcome.
-func (l *Ledger) jobsAt(ctx context.Context, run *Run, hosts []JobHost, at []int, host string) ([]Job, error) {
+func (l *Ledger) jobsAt(ctx context.Context, run *Run, hosts func(index int) JobHost, at []int, host string) ([]Job, error) {
 	q := &query{d: l.db.dialect}
 	q.where("j.run = ?", run.seq)
 	q.where("j.idx >= ?", at[0])
@@ -88,7 +88,8 @@ func (l *Ledger) jobsAt(ctx context.Context, run *Run, hosts []JobHost, at []int
 		next := *q
 		next.conds, next.args = slices.Clone(cond), slices.Clone(q.args)
 		next.where("j.idx > ?", after)
-		rows, err := l.db.rows(ctx, next.text(`SELECT `+jobReads+` FROM jobs j`, "j.idx", Page{Limit: MaxPage}), next.args...)
+		text, args := next.page(jobReads, "jobs j", "j.idx", Page{Limit: MaxPage})
+		rows, err := l.db.rows(ctx, text, args...)
 		some, err := collect(rows, err, func(row scanner) (Job, error) {
 			j := Job{JobID: core.JobID{Run: run.ID}, Playbook: run.Playbook, seq: run.seq}
 			err := scanJob(row, &j)
@@ -116,7 +117,8 @@ func (l *Ledger) jobsAt(ctx context.Context, run *Run, hosts []JobHost, at []int
 	for i, index := range at {
 		j, ok := rowed[index]
 		if !ok {
-			j = Job{JobID: core.JobID{Run: run.ID, Index: index}, Host: hosts[index].Host, Tenant: hosts[index].Tenant, Playbook: run.Playbook, seq: run.seq}
+			h := hosts(index)
+			j = Job{JobID: core.JobID{Run: run.ID, Index: index}, Host: h.Host, Tenant: h.Tenant, Playbook: run.Playbook, seq: run.seq}
 			if in := covering(ranges, index); in != nil {
 				j.Outcome, j.Recorded = in.outcome, fromMicros(in.recorded)
 				j.because(in.reason)

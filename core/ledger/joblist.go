@@ -31,7 +31,7 @@ func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Pa
 		return nil, "", err
 	}
 	var hosts []JobHost
-	if !s.Allows(run.Tenant) || run.ranges > 0 { // else the rows have all
+	if !s.Allows(run.Tenant) || run.ranges > 0 || f.Host != "" { // else the rows have all
 		if hosts, err = l.hostsOf(ctx, &run); err != nil {
 			return nil, "", translate("list jobs of run "+run.ID, err)
 		}
@@ -41,7 +41,18 @@ func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Pa
 	} else if !slices.ContainsFunc(hosts, func(h JobHost) bool { return s.Allows(h.Tenant) }) {
 		return nil, "", noRun(id)
 	}
-	jobs, err = l.listJobs(ctx, s, &run, f, after, p)
+	to := int64(run.Total)
+	if f.Host != "" { // no index has the host within a run
+		is := func(h JobHost) bool { return h.Host == f.Host }
+		first := slices.IndexFunc(hosts, is)
+		if first < 0 {
+			return nil, "", nil
+		}
+		for to--; !is(hosts[to]); to-- {
+		}
+		after = max(after, int64(first)-1)
+	}
+	jobs, err = l.listJobs(ctx, s, &run, f, after, to, p)
 	if err == nil && run.ranges > 0 {
 		jobs, err = l.mergeRanges(ctx, s, &run, hosts, f, after, jobs, p.limit()+1)
 	}
@@ -66,11 +77,12 @@ func (p Page) afterJob() (int64, error) {
 	return at.Key[0], nil
 }
 
-func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, after int64, p Page) ([]Job, error) {
+func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, after, to int64, p Page) ([]Job, error) {
 	q := &query{d: l.db.dialect}
 	q.where("j.run = ?", run.seq)
 	q.where("j.idx > ?", after)
-	from := ` FROM jobs j`
+	q.where("j.idx <= ?", to)
+	from := "jobs j"
 	if f.Outcome != "" {
 		from += l.db.byOutcome
 		q.where("j.outcome = ?", string(f.Outcome))
@@ -79,7 +91,8 @@ func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, a
 		q.where("j.host = ?", clean(f.Host, maxText))
 	}
 	s.filter(q, "j.tenant")
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+jobReads+from, "j.idx", p), q.args...)
+	text, args := q.page(jobReads, from, "j.idx", p)
+	rows, err := l.db.rows(ctx, text, args...)
 	return collect(rows, err, func(row scanner) (Job, error) {
 		j := Job{JobID: core.JobID{Run: run.ID}, Playbook: run.Playbook, seq: run.seq}
 		err := scanJob(row, &j)
@@ -126,8 +139,8 @@ func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) 
 	q.where("j.host = ?", clean(host, maxText))
 	s.filter(q, "j.tenant")
 	return list(ctx, l, q, p, listing[Job]{
-		what:  "read the history of host " + clean(host, maxID),
-		head:  `SELECT r.id, r.playbook, r.seq, r.check_mode, ` + jobReads + ` FROM jobs j JOIN runs r ON r.seq = j.run`,
+		what:    "read the history of host " + clean(host, maxID),
+		columns: `r.id, r.playbook, r.seq, r.check_mode, ` + jobReads, from: "jobs j JOIN runs r ON r.seq = j.run",
 		order: "j.recorded DESC, j.run DESC, j.idx DESC",
 		scan: func(row scanner) (j Job, err error) {
 			var check int64

@@ -208,17 +208,23 @@ type NotificationFilter struct {
 // Notifications lists those of channels in scope, newest first.
 func (l *Ledger) Notifications(ctx context.Context, s Scope, f NotificationFilter, p Page) (all []Notification, next string, err error) {
 	q := &query{d: l.db.dialect}
-	if !s.all {
-		q.where("service = 0")
+	tenant := s.sift
+	switch {
+	case f.Run != "":
+		q.equals(q.where, "run", f.Run)
+	case f.State == NotificationDeadLettered:
+		q.where("state = 'dead'") // as its index has it
+	case len(s.tenants) == 1:
+		tenant = s.filter
 	}
-	s.filter(q, "tenant")
-	for _, eq := range []struct{ column, value string }{{"state", string(f.State)}, {"channel", f.Channel}, {"kind", f.Kind}, {"run", f.Run}} {
-		if eq.value != "" {
-			q.where(eq.column+" = ?", clean(eq.value, maxText))
-		}
+	q.equals(q.sift, "state", string(f.State))
+	q.equals(q.sift, "channel", f.Channel)
+	q.equals(q.sift, "kind", f.Kind)
+	if tenant(q, "tenant"); !s.all {
+		q.sift("service = 0")
 	}
 	return list(ctx, l, q, p, listing[Notification]{
-		what: "list notifications", head: `SELECT ` + notificationColumns + ` FROM notifications`, order: "seq DESC", scan: l.scanNotification,
+		what: "list notifications", columns: notificationColumns, from: "notifications", order: "seq DESC", scan: l.scanNotification,
 		at:    func(n Notification) cursor { return cursor{List: "notifications", Key: []int64{n.seq}} },
 		after: func(q *query, at cursor) { q.where("seq < ?", at.Key[0]) },
 	})

@@ -63,10 +63,15 @@ func packHosts(jobs []JobHost) []byte {
 	var out []byte
 	for _, j := range jobs {
 		for _, s := range []string{j.Host, j.Tenant} {
-			out = append(binary.AppendUvarint(out, uint64(len(s))), s...)
+			out = appendText(out, s)
 		}
 	}
 	return pack(out)
+}
+
+// appendText adds a text behind its length.
+func appendText(to []byte, text string) []byte {
+	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
 func unpackHosts(data []byte, total int) ([]JobHost, error) {

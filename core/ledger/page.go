@@ -102,16 +102,30 @@ func Each[T any](ctx context.Context, size int, list func(context.Context, Page)
 	}
 }
 
-// listing is a list that is read by pages.
-type listing[T any] struct {
-	what        string // what it does, for errors
-	head, order string // of the SELECT
-	scan        func(scanner) (T, error)
-	at          func(T) cursor       // behind a row; it has the same form for each, also the zero one
-	after       func(*query, cursor) // adds the condition of what is behind it
+// First returns the first n entries of a list, which may be in several pages.
+func First[T any](ctx context.Context, n int, list func(context.Context, Page) ([]T, string, error)) (all []T, err error) {
+	for one, err := range Each(ctx, n, list) {
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, one); len(all) == n {
+			break
+		}
+	}
+	return all, nil
 }
 
-// list reads a page of what meets the conditions of q. next is "" at the end.
+// listing is a list that is read by pages.
+type listing[T any] struct {
+	what                 string // what it does, for errors
+	columns, from, order string // of the SELECT
+	scan                 func(scanner) (T, error)
+	at                   func(T) cursor       // behind a row; it has the same form for each, also the zero one
+	after                func(*query, cursor) // adds the condition of what is behind it
+}
+
+// list reads a page of what meets the conditions of q. next is "" at the end. With sifts a page may
+// have fewer rows than p asks for, or none, and more behind it.
 func list[T any](ctx context.Context, l *Ledger, q *query, p Page, of listing[T]) (all []T, next string, err error) {
 	var zero T
 	form := of.at(zero)
@@ -122,54 +136,114 @@ func list[T any](ctx context.Context, l *Ledger, q *query, p Page, of listing[T]
 	if more {
 		of.after(q, at)
 	}
-	rows, err := l.db.rows(ctx, q.text(of.head, of.order, p), q.args...)
+	text, args := q.page(of.columns, of.from, of.order, p)
+	rows, err := l.db.rows(ctx, text, args...)
 	if all, err = collect(rows, err, of.scan); err != nil {
 		return nil, "", translate(of.what, err)
 	}
-	all, next = cut(all, p, of.at)
+	if all, next = cut(all, p, of.at); next != "" || len(q.sifts) == 0 {
+		return all, next, nil
+	}
+	last, err := of.scan(l.db.row(ctx, q.rows(of.columns, of.from, of.order, "1")+" OFFSET "+strconv.Itoa(sifted-1), q.args...))
+	switch {
+	case err == nil:
+		next = of.at(last).String()
+	case !none(err):
+		return nil, "", translate(of.what, err)
+	}
 	return all, next, nil
 }
+
+// sifted is how many rows a page with sifts reads at most.
+const sifted = 10_000
 
 // query builds a SELECT whose conditions depend on what is asked.
 type query struct {
 	d     *dialect
 	conds []string
 	args  []any
+	sifts []cond // of rows that meet conds; no index has them
 }
 
-// where adds a condition; each ? in it is the next of args.
-func (q *query) where(cond string, args ...any) {
-	for _, a := range args {
-		q.args = append(q.args, a)
-		cond = strings.Replace(cond, "?", "$"+strconv.Itoa(len(q.args)), 1)
+// cond is a condition; each ? in text is the next of args.
+type cond struct {
+	text string
+	args []any
+}
+
+// number replaces each ? by its place behind those of args, and adds its value to them.
+func (c cond) number(args []any) (string, []any) {
+	text := c.text
+	for _, a := range c.args {
+		args = append(args, a)
+		text = strings.Replace(text, "?", "$"+strconv.Itoa(len(args)), 1)
 	}
-	q.conds = append(q.conds, cond)
+	return text, args
 }
 
-func (q *query) whereAny(column string, values []string) {
-	q.conds = append(q.conds, q.anyOf(column, values))
+// where adds a condition by which rows are found: an index has it, or the table is small. Each ? in
+// it is the next of args.
+func (q *query) where(text string, args ...any) {
+	text, q.args = cond{text, args}.number(q.args)
+	q.conds = append(q.conds, text)
 }
 
-func (q *query) whereNone(column string, values []string) {
-	q.conds = append(q.conds, "NOT ("+q.anyOf(column, values)+")")
+// sift adds a condition that no index has. Such a query checks at most sifted rows, see list.
+func (q *query) sift(text string, args ...any) {
+	q.sifts = append(q.sifts, cond{text, args})
 }
 
-func (q *query) anyOf(column string, values []string) string {
+// equals adds a condition by where or sift, unless the value is "".
+func (q *query) equals(add func(text string, args ...any), column, value string) {
+	if value != "" {
+		add(column+" = ?", clean(value, maxText))
+	}
+}
+
+// anyOf is the condition that a column has one of these values.
+func (q *query) anyOf(column string, values []string) cond {
 	if values == nil {
 		values = []string{}
 	}
-	q.args = append(q.args, q.d.list(values))
-	return column + " " + fmt.Sprintf(q.d.anyOf, "$"+strconv.Itoa(len(q.args)))
+	return cond{column + " " + fmt.Sprintf(q.d.anyOf, "?"), []any{q.d.list(values)}}
 }
 
-// text joins head, the conditions, and order with the limit, one more than the page has.
-func (q *query) text(head, order string, p Page) string {
-	var b strings.Builder
-	b.WriteString(head)
-	if len(q.conds) > 0 {
-		b.WriteString(" WHERE " + strings.Join(q.conds, " AND "))
+func (q *query) whereAny(column string, values []string) {
+	c := q.anyOf(column, values)
+	q.where(c.text, c.args...)
+}
+
+func (q *query) whereNone(column string, values []string) {
+	c := q.anyOf(column, values)
+	q.where("NOT ("+c.text+")", c.args...)
+}
+
+// page is the SELECT of a page, which reads one row more than the page has.
+func (q *query) page(columns, from, order string, p Page) (text string, args []any) {
+	args = q.args
+	var sifts []string
+	for _, c := range q.sifts {
+		text, args = c.number(args)
+		sifts = append(sifts, text)
 	}
-	q.args = append(q.args, p.limit()+1)
-	b.WriteString(" ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(q.args)))
-	return b.String()
+	args = append(args, p.limit()+1)
+	limit := "$" + strconv.Itoa(len(args))
+	if len(sifts) == 0 {
+		return q.rows(columns, from, order, limit), args
+	}
+	table, _, _ := strings.Cut(from, " ")
+	text = "SELECT " + columns + " FROM (" + q.rows("*", from, order, strconv.Itoa(sifted)) + ") " + table + " WHERE " + strings.Join(sifts, " AND ")
+	if q.d.inOrder {
+		text += " ORDER BY " + order
+	}
+	return text + " LIMIT " + limit, args
+}
+
+// rows is the SELECT of the first rows that meet the conditions, without sifts.
+func (q *query) rows(columns, from, order, limit string) string {
+	text := "SELECT " + columns + " FROM " + from
+	if len(q.conds) > 0 {
+		text += " WHERE " + strings.Join(q.conds, " AND ")
+	}
+	return text + " ORDER BY " + order + " LIMIT " + limit
 }

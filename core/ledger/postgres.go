@@ -26,6 +26,8 @@ func postgresDialect() *dialect {
 		anyIndex:  "= ANY(%s::text[]::bigint[])",
 		each:      "(SELECT unnest(%s::text[]) AS host) u",
 		had:       "had_%s",
+		holds:     "position(%[2]s IN %[1]s) > 0",
+		inOrder:   true,
 		lock:      "SELECT pg_advisory_xact_lock(8315161320)", // any number that other programs do not use
 		snapshot:  "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 		columns: `SELECT c.relname::text, a.attname::text, format_type(a.atttypid, NULL), coalesce(array_position(i.indkey::int2[], a.attnum), -1) + 1, CASE WHEN a.attidentity = '' THEN 0 ELSE 1 END

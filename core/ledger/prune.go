@@ -35,7 +35,7 @@ func (l *Ledger) Expired(ctx context.Context, of Owners, before time.Time, outpu
 		q.where("EXISTS (SELECT 1 FROM outputs o WHERE o.run = runs.seq)")
 	}
 	return list(ctx, l, q, p, listing[Run]{
-		what: "list runs that ended", head: `SELECT ` + runColumns + ` FROM runs`, order: "ended, seq", scan: scanRun,
+		what: "list runs that ended", columns: runColumns, from: "runs", order: "ended, seq", scan: scanRun,
 		at:    func(r Run) cursor { return cursor{List: "expired", Key: []int64{micros(r.Ended), r.seq}} },
 		after: func(q *query, at cursor) { q.where("(ended, seq) > (?, ?)", at.Key[0], at.Key[1]) },
 	})

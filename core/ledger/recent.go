@@ -22,16 +22,16 @@ type RecentDetail struct {
 
 // RecentDetails returns the details of hosts that succeeded in the newest runs of a playbook that
 // were no dry runs, for forecasts: at most 25 hosts of each of 20 runs, and no detail of more than
-// 64 KiB.
+// 64 KiB. It checks the newest runs of the playbook as a page does, see sifted.
 func (l *Ledger) RecentDetails(ctx context.Context, s Scope, playbook string) ([]RecentDetail, error) {
 	q := &query{d: l.db.dialect}
 	q.where("playbook = ?", clean(playbook, maxText))
-	q.where("changed + unchanged > 0")
-	q.where("check_mode = 0")
-	s.filter(q, "tenant")
-	newest := q.text(`SELECT seq, id FROM runs`, "created DESC, seq DESC", Page{Limit: recentRuns - 1}) // a page reads one more
+	q.sift("changed + unchanged > 0")
+	q.sift("check_mode = 0")
+	s.sift(q, "tenant")
+	newest, args := q.page("seq, id", "runs", runsOrder, Page{Limit: recentRuns - 1}) // a page reads one more
 	rows, err := l.db.rows(ctx, `SELECT r.id, a.idx, a.attempt, a.detail FROM (`+newest+`) r JOIN attempts a ON a.run = r.seq AND a.idx < `+strconv.Itoa(recentHosts)+`
-		WHERE a.outcome IN ('changed', 'unchanged') AND length(a.detail) <= `+strconv.Itoa(recentDetail), q.args...)
+		WHERE a.outcome IN ('changed', 'unchanged') AND length(a.detail) <= `+strconv.Itoa(recentDetail), args...)
 	all, err := collect(rows, err, func(row scanner) (RecentDetail, error) {
 		var d RecentDetail
 		var attempt int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -137,14 +138,15 @@ type RunFilter struct {
 	Touched bool
 }
 
-// Runs lists runs, newest first. next is the cursor of the page that follows, "" at the end.
+// Runs lists runs, newest first. next is the cursor of the page that follows, "" at the end. A page
+// may have fewer than were asked for, or none, and more behind it.
 func (l *Ledger) Runs(ctx context.Context, s Scope, f RunFilter, p Page) (runs []Run, next string, err error) {
-	q, head, err := l.runsQuery(s, f)
+	q, from, err := l.runsQuery(s, f)
 	if err != nil {
 		return nil, "", err
 	}
 	return list(ctx, l, q, p, listing[Run]{
-		what: "list runs", head: head, order: runsOrder, scan: scanRun,
+		what: "list runs", columns: runColumns, from: from, order: runsOrder, scan: scanRun,
 		at:    func(r Run) cursor { return cursor{List: "runs", Key: []int64{r.Created.UnixMicro(), r.seq}} },
 		after: func(q *query, at cursor) { q.where("(created, seq) < (?, ?)", at.Key[0], at.Key[1]) },
 	})
@@ -152,47 +154,53 @@ func (l *Ledger) Runs(ctx context.Context, s Scope, f RunFilter, p Page) (runs [
 
 const runsOrder = "created DESC, seq DESC"
 
-func (l *Ledger) runsQuery(s Scope, f RunFilter) (q *query, head string, err error) {
-	q, head = &query{d: l.db.dialect}, `SELECT `+runColumns+` FROM runs`
-	if f.Touched && !s.all {
-		q.conds = append(q.conds, "("+q.anyOf("tenant", s.tenants)+" OR EXISTS (SELECT 1 FROM jobs j WHERE j.run = runs.seq AND "+q.anyOf("j.tenant", s.tenants)+"))")
-	} else {
-		s.filter(q, "tenant")
+// runsQuery finds runs by one condition that an index has, and by when they were created. It sifts
+// them by the others.
+func (l *Ledger) runsQuery(s Scope, f RunFilter) (q *query, from string, err error) {
+	q, from = &query{d: l.db.dialect}, "runs"
+	add := q.where // the next condition that an index has
+	if f.Host != "" {
+		add("seq IN (SELECT run FROM jobs WHERE host = ?)", clean(f.Host, maxText))
+		add = q.sift
 	}
 	if f.Phase != "" && f.Phase != PhaseFinished {
-		q.where("phase <> 'finished'") // the index of phases has no other runs
+		add("phase = ? AND phase <> 'finished'", clean(string(f.Phase), maxText)) // the index has no other runs
+		add = q.sift
 	}
-	if err := f.apply(q); err != nil {
-		return nil, "", err
+	if f.Playbook != "" {
+		q.equals(add, "playbook", f.Playbook)
+		add = q.sift
 	}
-	if f.Outcome != "" && q.d.byHad != "" && f.Playbook == "" && f.Host == "" && (f.Phase == "" || f.Phase == PhaseFinished) {
-		head += q.d.byHad + string(f.Outcome) // SQLite would read all runs of a tenant
-	}
-	return q, head, nil
-}
-
-func (f RunFilter) apply(q *query) error {
-	for _, eq := range []struct{ column, value string }{{"playbook", f.Playbook}, {"phase", string(f.Phase)}, {"launched_by", f.By}} {
-		if eq.value != "" {
-			q.where(eq.column+" = ?", clean(eq.value, maxText))
+	if f.Outcome != "" {
+		if !f.Outcome.Valid() {
+			return nil, "", fmt.Errorf("outcome %q, expected one of %v: %w", f.Outcome, core.Outcomes(), core.ErrInvalid)
 		}
+		if len(q.conds) == 0 && q.d.byHad != "" {
+			from += q.d.byHad + string(f.Outcome) // SQLite would read all runs
+		}
+		add(fmt.Sprintf(q.d.had, f.Outcome)) // a column of that name; Valid lets nothing else through
+		add = q.sift
 	}
+	switch {
+	case f.Touched && !s.all:
+		run, job := q.anyOf("tenant", s.tenants), q.anyOf("j.tenant", s.tenants)
+		q.sift("("+run.text+" OR EXISTS (SELECT 1 FROM jobs j WHERE j.run = runs.seq AND "+job.text+"))", slices.Concat(run.args, job.args)...)
+	case len(s.tenants) == 1:
+		add("tenant = ?", s.tenants[0])
+	default:
+		s.sift(q, "tenant")
+	}
+	if f.Phase == PhaseFinished {
+		q.sift("phase = 'finished'")
+	}
+	q.equals(q.sift, "launched_by", f.By)
 	if !f.Since.IsZero() {
 		q.where("created >= ?", bound(f.Since))
 	}
 	if !f.Until.IsZero() {
 		q.where("created < ?", bound(f.Until))
 	}
-	if f.Outcome != "" {
-		if !f.Outcome.Valid() {
-			return fmt.Errorf("outcome %q, expected one of %v: %w", f.Outcome, core.Outcomes(), core.ErrInvalid)
-		}
-		q.where(fmt.Sprintf(q.d.had, f.Outcome)) // a column of that name; Valid lets nothing else through
-	}
-	if f.Host != "" {
-		q.where("seq IN (SELECT run FROM jobs WHERE host = ?)", clean(f.Host, maxText))
-	}
-	return nil
+	return q, from, nil
 }
 
 // Unfinished lists runs that are not complete, by tenant, oldest first. A server has to follow
@@ -201,7 +209,7 @@ func (l *Ledger) Unfinished(ctx context.Context, p Page) (runs []Run, next strin
 	q := &query{d: l.db.dialect}
 	q.where("ended = 0")
 	return list(ctx, l, q, p, listing[Run]{
-		what: "list runs that are not complete", head: `SELECT ` + runColumns + ` FROM runs`, order: "tenant, seq", scan: scanRun,
+		what: "list runs that are not complete", columns: runColumns, from: "runs", order: "tenant, seq", scan: scanRun,
 		at:    func(r Run) cursor { return cursor{List: "unfinished", Key: []int64{r.seq}, Name: []string{r.Tenant}} },
 		after: func(q *query, at cursor) { q.where("(tenant, seq) > (?, ?)", at.Name[0], at.Key[0]) },
 	})

@@ -95,7 +95,7 @@ func (l *Ledger) Schedules(ctx context.Context, s Scope, p Page) (all []Schedule
 	q := &query{d: l.db.dialect}
 	s.filter(q, "tenant")
 	return list(ctx, l, q, p, listing[Schedule]{
-		what: "list schedules", head: `SELECT ` + scheduleColumns + ` FROM schedules`, order: "tenant, name", scan: l.scanSchedule,
+		what: "list schedules", columns: scheduleColumns, from: "schedules", order: "tenant, name", scan: l.scanSchedule,
 		at:    func(s Schedule) cursor { return cursor{List: "schedules", Name: []string{s.Tenant, s.Name}} },
 		after: func(q *query, at cursor) { q.where("(tenant, name) > (?, ?)", at.Name[0], at.Name[1]) },
 	})

@@ -23,11 +23,22 @@ func (s Scope) Allows(tenant string) bool { return s.all || slices.Contains(s.te
 
 // filter adds the condition that a column is a tenant in scope.
 func (s Scope) filter(q *query, column string) {
-	switch {
-	case s.all:
-	case len(s.tenants) == 1:
-		q.where(column+" = ?", s.tenants[0])
-	default:
-		q.whereAny(column, s.tenants)
+	if !s.all {
+		c := s.cond(q, column)
+		q.where(c.text, c.args...)
 	}
+}
+
+// sift is filter where no index has the column.
+func (s Scope) sift(q *query, column string) {
+	if !s.all {
+		q.sifts = append(q.sifts, s.cond(q, column))
+	}
+}
+
+func (s Scope) cond(q *query, column string) cond {
+	if len(s.tenants) == 1 {
+		return cond{column + " = ?", []any{s.tenants[0]}}
+	}
+	return q.anyOf(column, s.tenants)
 }

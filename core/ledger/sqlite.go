@@ -35,6 +35,7 @@ func sqliteDialect() *dialect {
 		byEnded:   " INDEXED BY runs_ended",
 		byHad:     " INDEXED BY runs_",
 		had:       "%s > 0",
+		holds:     "instr(%s, %s) > 0",
 		prepare:   true,
 		turns:     true,
 		snapshot:  "BEGIN DEFERRED",

@@ -220,7 +220,7 @@ func (l *Ledger) Tokens(ctx context.Context, s Scope, f TokenFilter, p Page) (to
 		q.where("(expires = 0 OR expires > ?)", micros(l.now()))
 	}
 	return list(ctx, l, q, p, listing[Token]{
-		what: "list tokens", head: `SELECT ` + tokenColumns + ` FROM tokens`, order: "id", scan: scanToken,
+		what: "list tokens", columns: tokenColumns, from: "tokens", order: "id", scan: scanToken,
 		at:    func(t Token) cursor { return cursor{List: "tokens", Name: []string{t.ID}} },
 		after: func(q *query, at cursor) { q.where("id > ?", at.Name[0]) },
 	})

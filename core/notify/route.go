@@ -325,7 +325,9 @@ func (s *Service) endedWell(ctx context.Context, h ledger.Happening, run *ledger
 
 // before is the run of the same playbook before this one, where that did not end well.
 func (s *Service) before(ctx context.Context, run *ledger.Run) (string, error) {
-	list, _, err := s.cfg.Ledger.Runs(ctx, ledger.Tenants(run.Tenant), ledger.RunFilter{Playbook: run.Playbook, Until: run.Created}, ledger.Page{Limit: 10})
+	list, err := ledger.First(ctx, 10, func(ctx context.Context, p ledger.Page) ([]ledger.Run, string, error) {
+		return s.cfg.Ledger.Runs(ctx, ledger.Tenants(run.Tenant), ledger.RunFilter{Playbook: run.Playbook, Until: run.Created}, p)
+	})
 	if err != nil {
 		return "", err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// hostRuns bounds the open runs in which a host is looked up, active ones first.
-const hostRuns = 20
+// hostJobs is how many open jobs of a host its page has.
+const hostJobs = 20
 
 // hostView is a host, what happens there, and what was done on it.
 type hostView struct {
@@ -22,7 +22,8 @@ type hostView struct {
 	Next    string
 
 	Now         []hostTask
-	LeftOut     bool   // there are more open runs than hostRuns
+	Open        string // where Now begins; "" for the oldest run
+	MoreOpen    string // where a page with further ones begins; "" where all runs were searched
 	NowUnseen   string // why Now is not shown
 	Locks       []api.Lock
 	LocksUnseen string // why Locks is not shown
@@ -57,35 +58,25 @@ func (view *hostView) configs(ctx context.Context, v visit, sent url.Values) {
 	view.From, view.To, view.Diff = diff.From, diff.To, &diff
 }
 
-// hostTask is the job of a host in a run that is not complete.
+// hostTask is a job of a host without an outcome.
 type hostTask struct {
-	Run api.Run
 	Job api.Job
 	Why api.Explanation
 }
 
-// now finds the unfinished tasks of a host, and why each waits.
+// now lists open jobs of a host, and why each waits.
 func (view *hostView) now(ctx context.Context, v visit) error {
-	runs, err := openRuns(ctx, v.client, client.RunFilter{}, api.Active, api.Paused, api.Stopped, api.Cancelled, api.Queued, api.Approval)
+	jobs, err := v.client.HostJobs(ctx, view.Host.Name, client.Page{Cursor: view.Open, Limit: hostJobs})
 	if err != nil {
 		return err
 	}
-	view.LeftOut = len(runs) > hostRuns
-	for _, run := range runs[:min(len(runs), hostRuns)] {
-		jobs, err := v.client.Jobs(ctx, run.ID, client.JobFilter{Host: view.Host.Name, State: "open"}, client.Page{Limit: 1})
+	view.MoreOpen = jobs.Next
+	for _, job := range jobs.Items {
+		why, err := v.client.Explain(ctx, core.JobID{Run: job.Run, Index: job.Index})
 		if err != nil {
 			return err
 		}
-		for _, job := range jobs.Items {
-			if job.Outcome != "" {
-				continue
-			}
-			why, err := v.client.Explain(ctx, core.JobID{Run: run.ID, Index: job.Index})
-			if err != nil {
-				return err
-			}
-			view.Now = append(view.Now, hostTask{run, job, why})
-		}
+		view.Now = append(view.Now, hostTask{job, why})
 	}
 	return nil
 }
@@ -125,7 +116,7 @@ func readHost(ctx context.Context, v visit, name string, q url.Values) (any, err
 	if err != nil {
 		return nil, err
 	}
-	view := hostView{Host: host, History: history.Items, Next: history.Next}
+	view := hostView{Host: host, History: history.Items, Next: history.Next, Open: q.Get("open")}
 	if err := view.now(ctx, v); err != nil { // one panel that fails leaves the rest
 		view.NowUnseen = reasonOf(err)
 	}

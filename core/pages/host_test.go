@@ -19,7 +19,7 @@ func TestHostComparesConfigurations(t *testing.T) {
 		"GET /v1/hosts/fw1":              api.Host{Name: "fw1"},
 		"GET /v1/hosts/fw1/history":      items([]api.Job{}),
 		"GET /v1/hosts/fw1/locks":        items([]api.Lock{}),
-		"GET /v1/runs":                   items([]api.Run{}),
+		"GET /v1/hosts/fw1/jobs":         items([]api.Job{}),
 		"GET /v1/hosts/fw1/configs":      items([]api.ConfigVersion{{Version: newer, At: at, Author: hostile, Playbook: hostile, Run: "r1", Index: &index, Changed: []string{hostile}}, {Version: older, At: at, Run: "r0", Gone: []string{"old.conf"}}}),
 		"GET /v1/hosts/fw1/configs/diff": api.ConfigDiff{Host: "fw1", From: older, To: newer, Files: []api.ConfigFileDiff{{Name: "running.conf", Change: "changed", Added: 2, Removed: 1, Diff: "-mtu 1500\n" + hostile, Cut: true}}},
 	}}
@@ -45,8 +45,7 @@ func TestHostShowsWhatGoesOn(t *testing.T) {
 	o := &operations{tenant: "acme", roles: []string{"viewer"}, answers: map[string]any{
 		"GET /v1/hosts/web1":             api.Host{Name: "web1", WindowSet: "night"},
 		"GET /v1/hosts/web1/history":     items([]api.Job{}),
-		"GET /v1/runs":                   items([]api.Run{{ID: "r1", Playbook: "patch", Phase: api.Active}}),
-		"GET /v1/runs/r1/jobs":           items([]api.Job{{Run: "r1", Index: 7, Host: "web1", State: core.Blocked}}),
+		"GET /v1/hosts/web1/jobs":        items([]api.Job{{Run: "r1", Index: 7, Host: "web1", Playbook: "patch", State: core.Blocked}}),
 		"GET /v1/runs/r1/jobs/7/explain": api.Explanation{State: core.Blocked, Reason: "run r0 holds web1", Until: opens},
 		"GET /v1/hosts/web1/locks": items([]api.Lock{
 			{Lock: api.HostLock, Name: "web1", Run: "r0", Index: 3, Playbook: "patch", Host: "web1", Since: opens},
@@ -56,21 +55,46 @@ func TestHostShowsWhatGoesOn(t *testing.T) {
 	}}
 	v := visits(t, o)
 	_, text := v.get("/hosts/web1")
-	has(t, "a host", text, "run r0 holds web1", `href="/runs/r1/hosts/7"`, "<td>blocked</td>", `href="/windows/night"`, "closed: before its window", `datetime="2026-12-05T21:00:00Z">Sat 22:00 CET<`)
+	has(t, "a host", text, "run r0 holds web1", `href="/runs/r1/hosts/7">patch</a>`, "<td>blocked</td>", `href="/windows/night"`, "closed: before its window", `datetime="2026-12-05T21:00:00Z">Sat 22:00 CET<`)
 
 	has(t, "a host", text, `This host: held by <a href="/runs/r0/hosts/3">patch</a> since <time datetime="2026-12-05T21:00:00Z">`, `HA group pair: held by <a href="/runs/r2/hosts/4">fw on web2</a>, which is suspended and keeps it`, "HA group pair: kept for a run of another tenant, which comes next")
 
 	o.set("GET /v1/hosts/web1/locks", items([]api.Lock{}))
-	o.set("GET /v1/runs", items([]api.Run{}))
+	o.set("GET /v1/hosts/web1/jobs", items([]api.Job{}))
 	_, text = v.get("/hosts/web1")
+	lacks(t, "an idle host", text, "left out")
 	has(t, "an idle host", text, "No open run works on this host", "No job holds this host")
-	for _, path := range []string{"GET /v1/runs", "GET /v1/windows/night", "GET /v1/hosts/web1/locks"} {
+	for _, path := range []string{"GET /v1/hosts/web1/jobs", "GET /v1/windows/night", "GET /v1/hosts/web1/locks"} {
 		o.set(path, api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
 	}
 	status, text := v.get("/hosts/web1")
 	if has(t, "panels that fail", text, "Open runs cannot be shown: the ledger is away", "cannot be shown: the ledger is away", "Locks cannot be shown: the ledger is away", "No run has touched this host yet"); status != http.StatusOK {
 		t.Errorf("%d", status)
 	}
+}
+
+// A page that searched a part of the open runs shows that, and leads to the rest.
+func TestHostLeadsToTheOpenJobsThatItLeavesOut(t *testing.T) {
+	o := &operations{tenant: "acme", roles: []string{"viewer"}, answers: map[string]any{
+		"GET /v1/hosts/web1": api.Host{Name: "web1"}, "GET /v1/hosts/web1/history": items([]api.Job{}), "GET /v1/hosts/web1/locks": items([]api.Lock{}),
+		"GET /v1/hosts/web1/jobs": map[string]any{"items": []api.Job{}, "next": "further"},
+	}}
+	web, browser := site(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if cursor := r.URL.Query().Get("cursor"); cursor != "" {
+			r.URL.Path += "/" + cursor
+		}
+		o.ServeHTTP(w, r)
+	}))
+	logIn(t, web, browser, "good", "/settings")
+	v := visitor{t, web, browser, o.tenant}
+	_, text := v.get("/hosts/web1")
+	has(t, "a part", text, "No searched open run works on this host", `Newer open runs are left out: <a href="?open=further">search them</a>`, "<code>turnus hosts jobs web1</code>")
+	lacks(t, "a part", text, "Older open runs")
+	o.set("GET /v1/hosts/web1/jobs/further", items([]api.Job{{Run: "r9", Host: "web1", Playbook: "patch", State: core.Pending}}))
+	o.set("GET /v1/runs/r9/jobs/0/explain", api.Explanation{State: core.Pending, Reason: "waits for a worker"})
+	_, text = v.get("/hosts/web1?open=further")
+	has(t, "the rest", text, `href="/runs/r9/hosts/0">patch</a>`, "waits for a worker", "Older open runs are left out")
+	lacks(t, "the rest", text, "Newer open runs")
 }
 
 // The history of a host leads to its log in each run: the log is there also for a run of another

@@ -92,7 +92,9 @@ func waitingSources(ctx context.Context, c *client.Client) ([]api.Source, error)
 // stoppedBefore lists stopped runs that wait for a person and are older than recent, the newest
 // runs.
 func stoppedBefore(ctx context.Context, c *client.Client, recent []api.Run, now time.Time) ([]api.Run, error) {
-	stopped, err := c.Runs(ctx, client.RunFilter{Phase: api.Stopped}, client.Page{Limit: mostStopped})
+	stopped, err := client.All(ctx, mostStopped, func(ctx context.Context, page client.Page) (client.List[api.Run], error) {
+		return c.Runs(ctx, client.RunFilter{Phase: api.Stopped}, page)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -100,19 +102,21 @@ func stoppedBefore(ctx context.Context, c *client.Client, recent []api.Run, now 
 	for i := range recent {
 		known.add(&recent[i])
 	}
-	for i := range stopped.Items {
-		run := &stopped.Items[i]
+	for i := range stopped {
+		run := &stopped[i]
 		if !known.stopped(run, now) {
 			known.add(run)
 			continue
 		}
-		later, err := c.Runs(ctx, client.RunFilter{Playbook: run.Playbook, Since: run.Created}, client.Page{Limit: recentRuns})
+		later, err := client.All(ctx, recentRuns, func(ctx context.Context, page client.Page) (client.List[api.Run], error) {
+			return c.Runs(ctx, client.RunFilter{Playbook: run.Playbook, Since: run.Created}, page)
+		})
 		if err != nil {
 			return nil, err
 		}
-		for j := range later.Items {
-			if later.Items[j].ID != run.ID {
-				known.add(&later.Items[j])
+		for j := range later {
+			if later[j].ID != run.ID {
+				known.add(&later[j])
 			}
 		}
 		if known.stopped(run, now) {

@@ -12,7 +12,7 @@ import (
 func (s *Server) audit() {
 	handle(s, route{
 		id: "list-audit", method: http.MethodGet, path: "/v1/audit", summary: "List who did what, newest first", role: Viewer,
-		detail: "A tenant's token sees what was done to that tenant's things.",
+		detail: "A tenant's token sees what was done to that tenant's things. " + shortPage,
 	}, s.listAudit)
 }
 

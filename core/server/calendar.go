@@ -212,7 +212,10 @@ func (l *lanes) schedules(ctx context.Context, in *forecast.CalendarInput) error
 func (l *lanes) runs(ctx context.Context, in *forecast.CalendarInput) error {
 	forecasts := 0
 	for _, phase := range []ledger.Phase{ledger.PhaseActive, ledger.PhaseQueued, ledger.PhasePaused, ledger.PhaseAwaiting} {
-		some, _, err := l.cfg.Ledger.Runs(ctx, l.by.scope, ledger.RunFilter{Phase: phase}, ledger.Page{Limit: calendarRuns})
+		list := func(ctx context.Context, p ledger.Page) ([]ledger.Run, string, error) {
+			return l.cfg.Ledger.Runs(ctx, l.by.scope, ledger.RunFilter{Phase: phase}, p)
+		}
+		some, err := ledger.First(ctx, calendarRuns, list)
 		if err != nil {
 			return err
 		}

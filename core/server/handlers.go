@@ -12,7 +12,7 @@ import (
 func (s *Server) handlers() {
 	handle(s, route{
 		id: "list-handlers", method: http.MethodGet, path: "/v1/handlers", summary: "List pending handlers, newest first", role: Viewer,
-		detail: "The next run of the playbook on the host runs them, also if it changes nothing. One that the playbook has no more stays until it is dropped.",
+		detail: "The next run of the playbook on the host runs them, also if it changes nothing. One that the playbook has no more stays until it is dropped. " + shortPage,
 	}, s.listHandlers)
 	handle(s, route{
 		id: "drop-handlers", method: http.MethodPost, path: "/v1/handlers/drop", summary: "Forget pending handlers of a playbook", role: Operator, status: http.StatusOK,

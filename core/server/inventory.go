@@ -11,6 +11,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -23,6 +24,10 @@ func (s *Server) inventory() {
 		id: "host-history", method: http.MethodGet, path: "/v1/hosts/{host}/history", summary: "List what ran on a host, newest first", role: Viewer,
 		detail: "Also of a host that is in no inventory any more. Jobs that ended before they were started are not in it.",
 	}, s.hostHistory)
+	handle(s, route{
+		id: "list-host-jobs", method: http.MethodGet, path: "/v1/hosts/{host}/jobs", summary: "List the jobs of a host that have no outcome, those of the oldest run first", role: Viewer,
+		detail: "Of all runs that are not complete, with their place in the queue. " + shortPage + " Also of a host that is in no inventory any more.",
+	}, s.hostJobs)
 	handle(s, route{id: "list-playbooks", method: http.MethodGet, path: "/v1/playbooks", summary: "List playbooks, by name", role: Viewer}, s.listPlaybooks)
 	handle(s, route{id: "get-playbook", method: http.MethodGet, path: "/v1/playbooks/{playbook}", summary: "Show a playbook, with its source", role: Viewer}, s.getPlaybook)
 }
@@ -104,20 +109,43 @@ func (s *Server) hostHistory(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if len(jobs) == 0 && in.Cursor == "" {
-		known := false
-		if set := s.cfg.Catalog.Set(); set != nil {
-			h, ok := set.Inventory.Host(in.Host)
-			known = ok && by.scope.Allows(h.Customer)
-		}
-		if !known {
-			return nil, noHost(in.Host)
-		}
+	if len(jobs) == 0 && in.Cursor == "" && !s.knows(by, in.Host) {
+		return nil, noHost(in.Host)
 	}
 	items := make([]api.Job, len(jobs))
 	for i := range jobs {
 		items[i] = jobOf(jobs[i])
 	}
+	return listOf(items, next), nil
+}
+
+// knows reports whether a host of the caller's tenants is in the inventory.
+func (s *Server) knows(by caller, host string) bool {
+	set := s.cfg.Catalog.Set()
+	if set == nil {
+		return false
+	}
+	h, ok := set.Inventory.Host(host)
+	return ok && by.scope.Allows(h.Customer)
+}
+
+func (s *Server) hostJobs(ctx context.Context, by caller, in *struct {
+	HostPath
+	Page
+},
+) (*list[api.Job], error) {
+	jobs, next, err := s.cfg.Ledger.OpenJobs(ctx, by.scope, in.Host, in.ledger())
+	if err != nil {
+		return nil, err
+	}
+	if len(jobs) == 0 && next == "" && in.Cursor == "" && !s.knows(by, in.Host) {
+		return nil, noHost(in.Host)
+	}
+	items := make([]api.Job, len(jobs))
+	for i := range jobs {
+		items[i] = jobOf(jobs[i].Job)
+	}
+	s.addStatesOf(ctx, by.scope, func(at int) *ledger.Run { return &jobs[at].Of }, items)
 	return listOf(items, next), nil
 }
 

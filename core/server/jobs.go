@@ -21,7 +21,7 @@ func (s *Server) jobs() {
 	handle(s, route{
 		id: "list-jobs", method: http.MethodGet, path: "/v1/runs/{run}/jobs", summary: "List the jobs of a run", role: Viewer,
 		detail: "By index; those without an outcome with their place in the queue: queued while their run is not in it, unknown while it does not answer. " +
-			"A page may have fewer than were asked for, and more behind it. Of a run of another tenant that touches hosts of the caller's, those jobs are listed.",
+			shortPage + " Of a run of another tenant that touches hosts of the caller's, those jobs are listed.",
 	}, s.listJobs)
 	handle(s, route{id: "get-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}", summary: "Show a job, with its steps", role: Viewer}, s.getJob)
 	handle(s, route{id: "explain-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/explain", summary: "Explain why a job is where it is", role: Viewer}, s.explainJob)
@@ -88,14 +88,20 @@ func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, j
 	if err != nil {
 		return err
 	}
+	s.addStatesOf(ctx, scope, func(int) *ledger.Run { return &run }, jobs)
+	return nil
+}
+
+// addStatesOf is addStates of jobs whose runs are known.
+func (s *Server) addStatesOf(ctx context.Context, scope ledger.Scope, runs func(at int) *ledger.Run, jobs []api.Job) {
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
 	var asking sync.WaitGroup
 	for part := range askTogether {
 		asking.Go(func() {
 			for i := part; i < len(jobs); i += askTogether {
-				if j := &jobs[i]; j.Outcome == "" {
-					why := s.standing(ctx, scope, &run, core.JobID{Run: j.Run, Index: j.Index})
+				if j, run := &jobs[i], runs(i); j.Outcome == "" {
+					why := s.standing(ctx, scope, run, core.JobID{Run: j.Run, Index: j.Index})
 					j.State, j.Reason, j.ReasonCode, j.MayHaveBegun = why.State, why.Reason, why.ReasonCode, j.Index < run.Uncertain
 					if !why.Since.IsZero() {
 						j.Started, j.Ended = why.Since, time.Time{} // not those of a life before
@@ -105,7 +111,6 @@ func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, j
 		})
 	}
 	asking.Wait()
-	return nil
 }
 
 // standing returns the state of a job without an outcome, for a caller with scope. It asks the

@@ -18,7 +18,7 @@ import (
 // notifications registers who is notified of what, and what became of it.
 func (s *Server) notifications() {
 	const whose = "A tenant's token sees those of the tenant's own channels."
-	handle(s, route{id: "list-notifications", method: http.MethodGet, path: "/v1/notifications", summary: "List notifications, newest first", role: Viewer, detail: whose}, s.listNotifications)
+	handle(s, route{id: "list-notifications", method: http.MethodGet, path: "/v1/notifications", summary: "List notifications, newest first", role: Viewer, detail: whose + " " + shortPage}, s.listNotifications)
 	handle(s, route{id: "get-notification", method: http.MethodGet, path: "/v1/notifications/{notification}", summary: "Show a notification with its text", role: Viewer}, s.getNotification)
 	handle(s, route{
 		id: "retry-notification", method: http.MethodPost, path: "/v1/notifications/{notification}/retry", summary: "Send a dead-lettered or waiting notification again", role: Operator, status: http.StatusOK,

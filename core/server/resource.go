@@ -19,6 +19,9 @@ type Page struct {
 
 func (p Page) ledger() ledger.Page { return ledger.Page(p) }
 
+// shortPage is a part of the description of lists whose pages check a bounded number of rows.
+const shortPage = "A page may have fewer than were asked for, or none, and more behind it."
+
 // list is the answer to a list.
 type list[T any] struct {
 	Body struct {

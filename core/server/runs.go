@@ -22,7 +22,7 @@ func (s *Server) runs() {
 		detail: "The run is durable when this answers; it is put into the queue then, or as soon as the queue is there.",
 	}, s.createRun)
 	handle(s, createRunsRoute(), s.createRuns)
-	handle(s, route{id: "list-runs", method: http.MethodGet, path: "/v1/runs", summary: "List runs, newest first", role: Viewer}, s.listRuns)
+	handle(s, route{id: "list-runs", method: http.MethodGet, path: "/v1/runs", summary: "List runs, newest first", role: Viewer, detail: shortPage}, s.listRuns)
 	handle(s, route{id: "get-run", method: http.MethodGet, path: "/v1/runs/{run}", summary: "Show a run", role: Viewer}, s.getRun)
 	handle(s, route{
 		id: "replace-run", method: http.MethodPut, path: "/v1/runs/{run}", summary: "Ask for something else before the run starts", role: Operator,

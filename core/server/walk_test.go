@@ -99,6 +99,7 @@ var aims = map[string]aim{
 	"diff-config-versions": {path: map[string]string{"host": "acme-1"}},
 	"list-locks":           {path: map[string]string{"host": "acme-1"}},
 	"host-history":         {path: map[string]string{"host": "acme-1"}},
+	"list-host-jobs":       {path: map[string]string{"host": "acme-1"}},
 	"list-playbooks":       {list: true},
 	"get-playbook":         {path: map[string]string{"playbook": "acme-patch"}},
 	"list-windows":         {list: true},

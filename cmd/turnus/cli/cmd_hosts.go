@@ -10,17 +10,20 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/client"
 )
 
 func (a *app) hostsCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "hosts", Short: "List hosts, their facts, config backups, pending handlers and past outcomes",
+		Use: "hosts", Short: "List hosts, their jobs, facts, config backups and pending handlers",
 		Example: `  turnus hosts ls -i hosts.yaml
   turnus hosts map
   turnus hosts config diff fw1
   turnus hosts handlers ls`,
 	}
-	c.AddCommand(a.hostsListCmd(), a.hostsConfigCmd(), a.hostFactsCmd(), a.handlersCmd(), a.historyCmd(), a.hostsMapCmd())
+	c.AddCommand(a.hostsListCmd(), a.hostsConfigCmd(), a.hostFactsCmd(), a.handlersCmd(), a.hostsMapCmd(),
+		a.hostJobsCmd("history", "List what a server did on a host, newest first", (*client.Client).HostHistory),
+		a.hostJobsCmd("jobs", "List what waits or runs on a host, that of the oldest run first", (*client.Client).HostJobs))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -108,20 +109,22 @@ func (a *app) queueCmd() *cobra.Command {
 	return c
 }
 
-func (a *app) historyCmd() *cobra.Command {
+// hostJobsCmd lists jobs of a host.
+func (a *app) hostJobsCmd(use, short string, read func(*client.Client, context.Context, string, client.Page) (client.List[api.Job], error)) *cobra.Command {
 	var r remote.Flags
 	var m most
 	c := &cobra.Command{
-		Use: "history HOST", Short: "List what a server did on a host, newest first", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.HostNames),
-		Example: "  turnus hosts history fw1 -n 10",
+		Use: use + " HOST", Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.HostNames),
+		Example: "  turnus hosts " + use + " fw1 -n 10",
 	}
 	m.add(c, "jobs")
 	list := func(ctx context.Context, c *client.Client, args []string) ([]api.Job, error) {
 		return client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
-			return c.HostHistory(ctx, args[0], p)
+			return read(c, ctx, args[0], p)
 		})
 	}
-	return remote.Table(a.Console, c, &r, list, []string{"STARTED", "PLAYBOOK", "OUTCOME", "RUN", "WORKER", "REASON"}, func(j *api.Job) []string {
-		return []string{console.LocalTime(j.Started), j.Playbook, runview.Marked(string(j.Outcome), j.Check), j.Run, j.Worker, a.Out.Cell(j.Reason)}
+	return remote.Table(a.Console, c, &r, list, []string{"STARTED", "PLAYBOOK", "STATE", "RUN", "WORKER", "REASON"}, func(j *api.Job) []string {
+		state := runview.Marked(cmp.Or(string(j.Outcome), string(j.State)), j.Check)
+		return []string{console.LocalTime(j.Started), j.Playbook, state, j.Run, j.Worker, a.Out.Cell(j.Reason)}
 	})
 }
