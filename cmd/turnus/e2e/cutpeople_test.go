@@ -71,7 +71,7 @@ func (r *receiver) all() map[string][]string {
 func (c *cutting) people(ctx context.Context, ask *client.Client, notices []api.Notification) (done bool, err error) {
 	deeds := []func(context.Context, *client.Client, []api.Notification) (bool, error){c.test, c.change}
 	if c.series != nil {
-		deeds = append(deeds, c.waves, c.visitor, c.backfill)
+		deeds = append(deeds, c.waves, c.visitor, c.crowded, c.backfill)
 	}
 	for _, deed := range deeds {
 		if done, err := deed(ctx, ask, notices); err != nil || !done {

@@ -12,12 +12,17 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
 
-const unqueue = "(*Ledger).Unqueue"
+const (
+	unqueue = "(*Ledger).Unqueue"
+	release = "(*Ledger).Release"
+)
 
 // inTurn are functions of the ledger whose first commits follow one another: one service, over its
 // lives, dies behind each of them.
@@ -26,15 +31,16 @@ func inTurn() []string {
 		"(*Ledger).mark", "(*Ledger).PruneFacts", // at its start
 		"(*Ledger).UnelectOnce", "(*Ledger).RetryNotification", unqueue, "(*Ledger).Report",
 		"(*Ledger).change", // the approval of a wave
-		"(*Ledger).DropHandlers", "(*Ledger).RevokeToken", "(*Ledger).putOutput", "(*Ledger).MakeSchedulesDue",
+		"(*Ledger).DropHandlers", "(*Ledger).RevokeToken", release, "(*Ledger).putOutput", "(*Ledger).MakeSchedulesDue",
 	}
 }
 
 // series has one service die in each of its lives, while people do more than in other cuttings. Its
-// ledger and its queue are encrypted; the queue is Redis, and forgets a run once.
+// ledger and its queue are encrypted; the queue is Redis, forgets a run once, and is full once.
 type series struct {
 	next   []point // where the next lives die
 	filled bool    // the fire times of the past were asked for
+	admin  *goredis.Client
 }
 
 // cutOutput has a job print more than its result keeps, in bytes.
@@ -48,21 +54,23 @@ func (l *lab) inTurn(t *testing.T) *cutting {
 		lives = append(lives, point{at: 1, in: name, after: true})
 	}
 	c := l.cutting(t, lives[0])
-	c.series, c.redis = &series{next: lives[1:]}, startRedis(t)
+	c.redis = startRedis(t)
+	c.series = &series{next: lives[1:], admin: c.redis.admin()}
 	c.receiver.refuse(true)
 	c.serialFiles()
 	c.start("admin", "keys", "new", c.ring()).wants(0)
 	return c
 }
 
-func (c *cutting) ring() string { return filepath.Join(c.dir, "ring") }
-
 // held is the file that there is while the election of a host is being committed.
 func (c *cutting) held() string { return filepath.Join(c.dir, "held") }
 
 // serial returns the arguments of a service that dies in each of its lives. In the lives that die,
-// the commit of an election waits.
+// the commit of an election waits. At the start Redis has room.
 func (c *cutting) serial(dies bool) []string {
+	if err := c.full(false); err != nil {
+		c.t.Fatal(err)
+	}
 	if dies {
 		c.env = append(c.env, "CUT_HOLD=(*Ledger).ElectOnce", "CUT_HELD="+c.held())
 	}
@@ -104,6 +112,27 @@ func (c *cutting) visitor(ctx context.Context, ask *client.Client, _ []api.Notif
 	}
 	_, err = ask.RevokeToken(ctx, tokens.Items[i].ID)
 	return false, err
+}
+
+// full has Redis take no writes, or take them.
+func (c *cutting) full(full bool) error {
+	most := "0" // no bound
+	if full {
+		most = "1"
+	}
+	return c.admin.ConfigSet(context.Background(), "maxmemory", most).Err()
+}
+
+// crowded creates a run while Redis is full: its claim is released, and it is queued by a later
+// life.
+func (c *cutting) crowded(ctx context.Context, ask *client.Client, _ []api.Notification) (done bool, err error) {
+	if c.in == release {
+		if err := c.full(true); err != nil {
+			return false, err
+		}
+	}
+	run, err := c.create(ctx, ask, "crowded", api.NewRun{Playbook: "short", LaunchOptions: api.LaunchOptions{Limit: []string{"h0"}}})
+	return over(run), err
 }
 
 // backfill launches two fire times of the past: the second run begins when the first has ended.
@@ -168,6 +197,7 @@ func (c *cutting) serialProblems(ctx context.Context, ask *client.Client) (probl
 	for _, problem := range []string{
 		c.audited(ctx, ask, "run", c.runs["waves"], "run.approve"), c.audited(ctx, ask, "playbook", "waves", "handlers.drop"),
 		c.audited(ctx, ask, "token", "", "token.revoke"), c.audited(ctx, ask, "schedule", "yearly", "schedule.backfill"),
+		c.ended(ctx, ask, "crowded", map[string]core.Outcome{"h0": core.Changed}),
 		c.ended(ctx, ask, "waves", map[string]core.Outcome{"h0": core.Changed, "h1": core.Failed}),
 		// The host that was elected when the queue had ended its job calls nothing.
 		c.ended(ctx, ask, "unelected", map[string]core.Outcome{"h0": core.Cancelled, "h1": core.Failed}),

@@ -268,7 +268,6 @@ func (r *Record) touch(now time.Time) {
 }
 
 // driven reports whether a process that lives drives a run, and else until when one may have lived.
-// The file of one that died goes.
 func (r *Record) driven(run string) (lives bool, until time.Time, err error) {
 	path, now := r.runFile(run), time.Now()
 	info, err := os.Stat(path)
@@ -288,7 +287,25 @@ func (r *Record) driven(run string) (lives bool, until time.Time, err error) {
 	if until = info.ModTime().Add(beatLate); info.Size() == 0 || until.After(now) {
 		until = now
 	}
-	return false, until, errors.Join(os.Remove(path), f.Close())
+	return false, until, f.Close()
+}
+
+// forgetDead removes the files of processes that died. The caller has the lock, and has ended their
+// runs.
+func (r *Record) forgetDead() error {
+	files, err := os.ReadDir(filepath.Join(r.folder, runningFolder))
+	for _, file := range files {
+		path := filepath.Join(r.folder, runningFolder, file.Name())
+		f, failed := lockFile(path, syscall.LOCK_EX|syscall.LOCK_NB)
+		if errors.Is(failed, syscall.EWOULDBLOCK) { // its process lives
+			continue
+		}
+		if failed == nil {
+			failed = errors.Join(os.Remove(path), f.Close())
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // lock keeps other processes from opening the record, and from beginning or ending runs, meanwhile.
@@ -361,7 +378,7 @@ func (r *Record) endInterrupted(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.forgetDead()
 }
 
 // prune removes what is beyond the bounds, for a while.

@@ -132,25 +132,26 @@ func runIDs(t *testing.T, r *Record) (list string) {
 }
 
 // A run that a process holds is that process's; the next process that opens the record ends the run
-// of a process that was killed.
+// of a process that was killed. No file of that process stays, also of a run that had ended.
 func TestOnlyTheRunsOfTheDeadAreEnded(t *testing.T) {
 	t.Setenv("TURNUS_STATE", t.TempDir())
 	living := openTest(t)
-	if err := living.hold("held"); err != nil {
+	if err := errors.Join(living.hold("held"), living.hold("over")); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
 	addRun(t, living, "held", now, false)
+	addRun(t, living, "over", now.Add(-time.Minute), true)
 	addRun(t, living, "orphan", now.Add(-time.Second), false)
 	other := openTest(t)
-	if got := runIDs(t, other); got != "held:queued orphan:cancelled " {
+	if got := runIDs(t, other); got != "held:queued orphan:cancelled over:cancelled " {
 		t.Errorf("beside: %s", got)
 	}
 	if err := errors.Join(living.Ledger.Close(), living.letGo()); err != nil { // as its process dies
 		t.Fatal(err)
 	}
 	third := openTest(t)
-	if got := runIDs(t, third); got != "held:cancelled orphan:cancelled " {
+	if got := runIDs(t, third); got != "held:cancelled orphan:cancelled over:cancelled " {
 		t.Errorf("after: %s", got)
 	}
 	if err := errors.Join(other.Close(t.Context()), third.Close(t.Context())); err != nil {
