@@ -50,9 +50,13 @@ type Run struct {
 	// Command is not in lists.
 	Command string `json:"command,omitempty" doc:"of a run that POST /v1/exec made: the command line; in the view of one run"`
 	// Become, BecomeUser and CommandReason are not in lists.
-	Become        bool   `json:"become,omitempty" doc:"of such a run: as another user than the login"`
+	Become        bool   `json:"become,omitempty" doc:"the launcher asked for another user than the login"`
 	BecomeUser    string `json:"become_user,omitempty" doc:"with become: the user; without it that of the inventory, or root"`
-	CommandReason string `json:"command_reason,omitempty" doc:"of such a run: why, as its launcher gave it"`
+	CommandReason string `json:"command_reason,omitempty" doc:"of a run of a command: why, as its launcher gave it"`
+	// Kind, Disruptive and Options are not in lists.
+	Kind       string      `json:"kind,omitempty" enum:"exec,hostkeys" doc:"of a run that is not of a playbook of the project: of a command, or a scan of host keys; in the view of one run"`
+	Disruptive bool        `json:"disruptive,omitempty" doc:"it never works on two hosts of an HA group at the same time, or nobody knows; in the view of one run"`
+	Options    *RunOptions `json:"options,omitempty" doc:"that it was launched with; in the view of one run"`
 	// Handlers is not in lists.
 	Handlers int   `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
 	Live     *Live `json:"live,omitempty" doc:"of a run that is in the queue"`

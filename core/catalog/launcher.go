@@ -15,6 +15,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/core/telemetry"
 )
 
@@ -131,7 +132,7 @@ func (c *Catalog) preparePinned(ctx context.Context, now Current, p payload, id 
 		return nil, err
 	}
 	q := p.Request
-	q.Limit, l.Only = nil, only
+	q.Limit, l.Only, l.Asked = nil, only, snapshot.Asked{Limit: q.Limit, Pinned: true}
 	made, err := c.Prepare(ctx, now, playbook, q, l)
 	return made, noHost(err)
 }

@@ -107,6 +107,9 @@ func TestALaunchAtATimeIsPinned(t *testing.T) {
 			if hosts != want || made.Playbook.Steps[0].Name != step || made.Snapshot.Revision != revision || !strings.HasPrefix(made.Snapshot.Files, revision+":") {
 				t.Errorf("%s: hosts %s, step %s, revision %s, files %s", run, hosts, made.Playbook.Steps[0].Name, made.Snapshot.Revision, made.Snapshot.Files)
 			}
+			if asked := made.Snapshot.Asked; asked == nil || asked.Pinned != pinned || !slices.Equal(asked.Limit, []string{"web"}) {
+				t.Errorf("%s: asked for %+v, expected the limit web, pinned: %v", run, asked, pinned)
+			}
 			if uses := made.Snapshot.Sources; len(uses) != 1 || uses[0].Source != "cmdb" || (uses[0].Generation == generation) != pinned {
 				t.Errorf("%s: sources %+v, expected generation %s: %v", run, uses, generation, pinned)
 			}

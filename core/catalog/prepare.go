@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -38,6 +39,7 @@ type Launching struct {
 	Scope        ledger.Scope         // the tenants whose hosts are taken
 	Only         func(core.Host) bool // the hosts to take; nil takes all
 	SkipNoWindow bool                 // leave out hosts that no window fits
+	Asked        snapshot.Asked       // Retry, Pinned, and the limit of what is pinned
 	// Kept is as launch.Options.Kept.
 	Kept func(p *playbooks.Playbook, hosts []core.Host) (map[string]int, error)
 }
@@ -139,8 +141,13 @@ func hostsOf(now Current, limit []string, l Launching) ([]core.Host, error) {
 }
 
 func (c *Catalog) options(now Current, playbook *playbooks.Playbook, q Request, l Launching) launch.Options {
+	asked := l.Asked
+	asked.All = l.Scope.All()
+	if len(q.Limit) > 0 {
+		asked.Limit = q.Limit
+	}
 	return launch.Options{
-		RunID: l.RunID, Files: c.FilesOf(now.Set, playbook), Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight,
+		RunID: l.RunID, Asked: asked, Files: c.FilesOf(now.Set, playbook), Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight,
 		Revision: now.Set.Revision.Commit, LaunchedBy: l.By, Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.calendar, Board: BoardName, SkipNoWindow: l.SkipNoWindow, Kept: l.Kept,
 		Pool: c.cfg.Pool, Secrets: now.Set.SecretRefs(), FourEyes: now.Set.FourEyes, TenantWeight: now.Set.TenantWeight, Trace: l.Trace, Source: c.sourceOf(&now),
 	}

@@ -282,16 +282,12 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 
 // secretVar reports whether a var of some Ansible plugin is a password, passphrase, token or
 // private key.
-func secretVar(key string) bool {
-	if !strings.HasPrefix(key, "ansible_") {
-		return false
-	}
-	for _, end := range []string{"_pass", "_passwd", "_password", "_passphrase", "_token", "_secret", "_private_key"} {
-		if strings.HasSuffix(key, end) {
-			return true
-		}
-	}
-	return false
+func secretVar(key string) bool { return strings.HasPrefix(key, "ansible_") && SecretName(key) }
+
+// SecretName reports whether the name of a var marks its value as a secret, such as db_password.
+func SecretName(name string) bool {
+	name = "_" + strings.ToLower(name)
+	return slices.ContainsFunc([]string{"_pass", "_passwd", "_password", "_passphrase", "_token", "_secret", "_private_key"}, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // sshArgs finds the jump hosts in arguments for ssh; the rest is named in a warning.

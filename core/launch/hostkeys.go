@@ -29,5 +29,5 @@ func KeysPlaybook(tenant string, types func(string) (playbooks.Type, bool)) (*pl
 	return p, nil
 }
 
-// ScansKeys reports whether a launch collects host keys.
+// ScansKeys reports whether a launch collects host keys, whatever the name of its playbook is.
 func ScansKeys(l *Launch) bool { return l.Snapshot.File == keysFile }

@@ -37,8 +37,9 @@ type Options struct {
 	MaxInFlight int              // -f: overrides the strategy's when greater than 0
 	Revision    string
 	LaunchedBy  string
-	Files       string // where workers find the playbook's files; they resolve it
-	Trace       string // a W3C traceparent, under which the run is traced; "" for none
+	Files       string         // where workers find the playbook's files; they resolve it
+	Trace       string         // a W3C traceparent, under which the run is traced; "" for none
+	Asked       snapshot.Asked // what chose the hosts, for people, with the whole limit
 	// Types finds a job type. It decides what losing a worker means and which steps are disruptive.
 	// Nil, or an unknown type, is taken as disruptive and not repeatable.
 	Types func(name string) (playbooks.Type, bool)
@@ -167,7 +168,7 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	if l.Snapshot.Hosts, err = l.newHostLists(o.Inventory, o); err != nil {
 		return nil, err
 	}
-	l.FourEyes = l.fourEyes(o)
+	l.FourEyes, l.Snapshot.Asked = l.fourEyes(o), newAsked(o.Asked, len(l.NoWindow))
 	l.Snapshot.Turns, l.Snapshot.Sources = l.newTurns(l.After), l.uses(o.Source)
 	payload, err := l.Snapshot.Encode()
 	if err != nil {

@@ -118,13 +118,13 @@ func questionOf(run api.Run) *question {
 // refused explains why a form does not confirm a final action on a run; "" where it does. status is
 // that of the page.
 func refused(run api.Run, verb string, sent url.Values) (status int, problem string) {
-	hosts := run.Total
+	hosts, disruptive := run.Total, false // a cancel starts no host
 	if verb != "cancel" {
 		q := questionOf(run)
 		if wave, _ := strconv.Atoi(sent.Get("wave")); q == nil || q.Wave != wave { // "" is the run as a whole
 			return http.StatusConflict, "Nothing was done: the run does not wait for this approval now. Open its page again."
 		}
-		hosts = q.Hosts
+		hosts, disruptive = q.Hosts, run.Disruptive
 	}
-	return http.StatusUnprocessableEntity, unconfirmed(sent, "host", hosts, wide(hosts, false, run.Check))
+	return http.StatusUnprocessableEntity, unconfirmed(sent, "host", hosts, wide(hosts, disruptive, run.Check))
 }

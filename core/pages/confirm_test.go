@@ -82,6 +82,43 @@ func TestFinalActionsOnARun(t *testing.T) {
 	}
 }
 
+// Hosts of a disruptive run start only after their number is typed, also below 100. The page asks
+// for it, and the server checks it. Controls: another run, a dry run, and a cancel, which starts no
+// host.
+func TestApprovalsOfADisruptiveRun(t *testing.T) {
+	for _, c := range []struct {
+		verb              string
+		disruptive, check bool
+		needs             bool
+	}{
+		{"approve", true, false, true},
+		{"refuse", true, false, true}, // it is the same form
+		{"approve", false, false, false},
+		{"approve", true, true, false},
+		{"cancel", true, false, false},
+	} {
+		for _, typed := range []bool{false, true} {
+			o := waitingAPI(t, 3, "operator", "approver")
+			run := o.answers["GET /v1/runs/r0"].(api.Run)
+			run.Disruptive, run.Check = c.disruptive, c.check
+			o.set("GET /v1/runs/r0", run)
+			v := visits(t, o)
+			_, text := v.get("/runs/r0")
+			if asks := strings.Contains(text, "Type the number of hosts, 3 "); asks != (c.disruptive && !c.check) {
+				t.Errorf("%+v: the page asks for the number: %v", c, asks)
+			}
+			form := url.Values{"wave": {"2"}, "reason": {"x"}}
+			if typed {
+				form.Set("typed", "3")
+			}
+			v.post("/runs/r0/"+c.verb, form)
+			if sent := len(o.changes()) == 1; sent != (typed || !c.needs) {
+				t.Errorf("%+v, typed %v: sent is %v", c, typed, sent)
+			}
+		}
+	}
+}
+
 // A dialog shows what its buttons do, and to how many hosts.
 func TestDialogsOfARun(t *testing.T) {
 	o := waitingAPI(t, 100, "operator", "approver")

@@ -164,6 +164,7 @@ func TestNoTextChangesAPage(t *testing.T) {
 	const plain = "harmless"
 	f := &serviceAPI{newFake(), api.Whoami{Name: "ann", Token: "t1", Tenant: "*", Roles: []string{"admin"}}, nil}
 	f.run.Revision, f.run.Handlers = hostile, 2
+	f.run.Options = &api.RunOptions{LaunchOptions: api.LaunchOptions{Limit: []string{hostile}, Vars: map[string]any{"release": hostile}, Tags: []string{hostile}}, Retry: hostile, LeftOut: []string{hostile}}
 	say := &saying{Handler: answering(f, corpusAnswers())}
 	say.text.Store(plain)
 	p, err := New(Config{API: say, Version: "test", Log: slog.New(slog.DiscardHandler)})

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -22,16 +23,53 @@ func TestARunLeadsToWhatBelongsToIt(t *testing.T) {
 	has(t, "a run", text, `<a href="/playbooks/patch%2Fall">its playbook</a>`, `<a href="/runs?playbook=patch%2fall">its runs</a>`, `<a href="/audit?object=r1">`, `<a href="/notifications?run=r1">`,
 		`<a href="/runs/r1/hosts/4">web1</a>`, `<a href="/hosts/web%2F2">web/2</a>`, `<a href="/hosts/web%2F3">web/3</a>`, "; stops after 3 unreachable hosts</dd>",
 		"2 further reasons of 3 hosts are left out", "Running longest", `<a href="/runs/r1/hosts/7">web/7</a></td><td>`, `<td>w1</td>`)
-	run.Command, run.Live.StopAfter = "uptime", 1
+	run.Command, run.Kind, run.Live.StopAfter = "uptime", api.KindExec, 1
 	o.set("GET /v1/runs/r1", run)
 	_, text = v.get("/runs/r1")
 	lacks(t, "a command", text, "its playbook")
 	has(t, "a command", text, "; stops after 1 failed host, or 3 unreachable hosts</dd>")
-	run.Command = ""
+	run.Command, run.Kind = "", ""
 	o.roles = []string{"viewer"}
 	o.set("GET /v1/runs/r1", run)
 	_, text = visits(t, o).get("/runs/r1")
 	lacks(t, "a viewer's run", text, "its playbook")
+}
+
+// A scan of host keys has no playbook and no retry, and a run of a playbook of that name has both.
+func TestTheKindOfARunDecidesItsLinks(t *testing.T) {
+	for _, c := range []struct {
+		kind            string
+		playbook, retry bool
+	}{{"", true, true}, {api.KindExec, false, true}, {api.KindHostKeys, false, false}} {
+		o := retryAPI(t, "operator")
+		o.set("GET /v1/runs/r0", api.Run{ID: "r0", Playbook: "hostkeys", Kind: c.kind, Phase: api.Finished, Ended: time.Unix(300, 0), Total: 1, Outcomes: map[core.Outcome]int{core.Failed: 1}})
+		_, text := visits(t, o).get("/runs/r0")
+		if got := [2]bool{strings.Contains(text, `href="/playbooks/hostkeys"`), strings.Contains(text, `href="/runs/r0/retry"`)}; got != [2]bool{c.playbook, c.retry} {
+			t.Errorf("a run of the kind %q links to its playbook and retry: %v", c.kind, got)
+		}
+	}
+}
+
+// The page shows what the launcher asked for, and links to the run that a retry repeats. Without
+// options it has no empty rows.
+func TestARunShowsWhatWasAskedFor(t *testing.T) {
+	o := retryAPI(t, "viewer")
+	run := api.Run{ID: "r0", Playbook: "shop", Phase: api.Active, Total: 3, Become: true, BecomeUser: "app", Options: &api.RunOptions{
+		LaunchOptions: api.LaunchOptions{Limit: []string{"web", hostile}, Params: map[string]any{"release": "1.10"}, Vars: map[string]any{hostile: hostile}, Tags: []string{"only"}, Check: true},
+		Retry:         "r/1", LeftOut: []string{"vars.long"},
+	}}
+	o.set("GET /v1/runs/r0", run)
+	v := visits(t, o)
+	_, text := v.get("/runs/r0")
+	has(t, "a run", text, `<dt>Retry of</dt><dd><a href="/runs/r%2F1">r/1</a></dd>`, "<dt>Limit</dt><dd><code>web</code> <code>", "<dt>Params</dt><dd><code>release=1.10</code>", "<dt>Vars</dt>", "<dt>Tags</dt><dd><code>only</code>",
+		"<dt>Options</dt><dd><code>dry run</code>", "<dt>Not shown</dt><dd><code>vars.long</code>", "<dt>Become</dt><dd><code>app</code></dd>")
+	lacks(t, "a run", text, hostile)
+	for _, none := range []*api.RunOptions{nil, {}} {
+		run.Options, run.Become = none, false
+		o.set("GET /v1/runs/r0", run)
+		_, text = v.get("/runs/r0")
+		lacks(t, "a run without options", text, "Retry of", "<dt>Limit", "<dt>Params", "<dt>Vars", "<dt>Options", "<dt>Not shown", "<dt>Become")
+	}
 }
 
 // The results count all groups, also those that the list leaves out, and a reason of one host does

@@ -79,7 +79,7 @@ func (p *Pages) run(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	shown := runPage{runView: view}
-	if view.Run.Check && view.Run.Command == "" && v.who.Operates() {
+	if view.Run.Check && view.Run.Kind == "" && v.who.Operates() {
 		shown.Launch = "/playbooks/" + url.PathEscape(view.Run.Playbook)
 		if sent := r.URL.Query(); sent.Has("launch") {
 			shown.Launch, shown.Same = shown.Launch+previewQuery(sent.Get("launch")), true

@@ -51,7 +51,7 @@ func (s *Server) createExec(ctx context.Context, by caller, in *struct {
 	if answer, found, err := s.repeated(ctx, by, key, request); found || err != nil {
 		return answer, err
 	}
-	l, err := s.prepareCommand(ctx, by, command, n, nil)
+	l, err := s.prepareCommand(ctx, by, command, n, catalog.Launching{})
 	if err != nil {
 		return nil, err
 	}
@@ -121,15 +121,14 @@ func (s *Server) commandOf(by caller, n api.NewExec) (launch.Command, error) {
 	return c, nil
 }
 
-// prepareCommand makes a launch of a command, on hosts of the caller's tenants that only allows;
-// nil allows all.
-func (s *Server) prepareCommand(ctx context.Context, by caller, c launch.Command, n api.NewExec, only func(core.Host) bool) (*launch.Launch, error) {
+// prepareCommand makes a launch of a command, on hosts of the caller's tenants. It takes Only and
+// Asked of as, and sets the rest.
+func (s *Server) prepareCommand(ctx context.Context, by caller, c launch.Command, n api.NewExec, as catalog.Launching) (*launch.Launch, error) {
 	if _, err := s.set(); err != nil {
 		return nil, err
 	}
-	l, err := s.cfg.Catalog.PrepareCommand(s.cfg.Catalog.Current(), c, catalog.Request{Limit: n.Limit, MaxInFlight: n.MaxInFlight}, catalog.Launching{
-		By: by.name, Trace: telemetry.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow || n.SkipUnfit,
-	})
+	as.By, as.Trace, as.Scope, as.SkipNoWindow = by.name, telemetry.Traceparent(ctx), by.scope, n.SkipNoWindow || n.SkipUnfit
+	l, err := s.cfg.Catalog.PrepareCommand(s.cfg.Catalog.Current(), c, catalog.Request{Limit: n.Limit, MaxInFlight: n.MaxInFlight}, as)
 	if err == nil {
 		trace.SpanFromContext(ctx).SetAttributes(telemetry.AttributeRun.String(l.Run.ID), telemetry.AttributeTenant.String(l.Run.Tenant))
 	}

@@ -47,7 +47,7 @@ func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanatio
 		defer cancel()
 		st, err := s.cfg.Queue.Status(asking, run.ID)
 		if err == nil {
-			h.plan, err = s.plans.of(run.ID, func() (plan, error) { return s.planOf(ctx, run.ID) })
+			h.plan, err = s.planOf(ctx, run)
 		}
 		if err != nil {
 			return

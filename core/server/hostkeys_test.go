@@ -72,3 +72,28 @@ func TestKeyScansAreNotRetried(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
+
+// A scan waits for another person's approval if the project demands four eyes of its tenant, or of
+// the tenant of a host. Control: scans of another tenant do not.
+func TestKeyScansUnderFourEyes(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	project := tree()
+	project["turnus.yaml"] = "four_eyes: [acme]\n"
+	b.apply(project)
+	for _, c := range []struct {
+		tenant, host string
+		phase        api.Phase
+	}{{"acme", "acme-1", api.Approval}, {everyTenant, "acme-1", api.Approval}, {"globex", "globex-1", api.Queued}, {everyTenant, "globex-1", api.Queued}} {
+		run := want[api.Run](t, b.ask(b.token(c.tenant, Operator), "POST", "/v1/hostkeys", api.NewKeyScan{Hosts: []string{c.host}}), http.StatusCreated)
+		if run.Phase != c.phase {
+			t.Errorf("%s scans %s: %s, expected %s", c.tenant, c.host, run.Phase, c.phase)
+		}
+		if c.phase == api.Approval {
+			a := b.ask(b.token(c.tenant, Approver), "POST", "/v1/runs/"+run.ID+"/approve", api.Approve{Approve: true})
+			if now := want[api.Run](t, a, http.StatusOK); now.Phase != api.Queued {
+				t.Errorf("%s approves the scan of %s: %s", c.tenant, c.host, now.Phase)
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -119,14 +120,14 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	}
 	var again retry
 	var at controller.Resumption
+	as := catalog.Launching{Only: still, Asked: snapshot.Asked{Retry: run.ID}}
 	if isCommand {
 		again.exec = execOf(command)
 		again.exec.Retry = run.ID
-		again.launch, err = s.prepareCommand(ctx, by, command, api.NewExec{MaxInFlight: before.Run.MaxInFlight, SkipNoWindow: asked.SkipNoWindow}, still)
+		again.launch, err = s.prepareCommand(ctx, by, command, api.NewExec{MaxInFlight: before.Run.MaxInFlight, SkipNoWindow: asked.SkipNoWindow}, as)
 	} else {
 		n := againOf(before)
 		n.SkipNoWindow = asked.SkipNoWindow
-		as := catalog.Launching{Only: still}
 		if asked.From != "" {
 			as.Kept = func(now *playbooks.Playbook, hosts []core.Host) (map[string]int, error) {
 				var err error
@@ -187,11 +188,9 @@ func (s *Server) planRetry(ctx context.Context, by caller, in *struct {
 // againOf is the request of an earlier launch, as far as the launch shows it.
 func againOf(l *launch.Launch) api.NewRun {
 	snap := l.Snapshot
-	n := api.NewRun{Playbook: l.Playbook.Name, LaunchOptions: api.LaunchOptions{Vars: snap.Vars, Tags: snap.Tags, SkipTags: snap.SkipTags, Check: snap.Check, Diff: snap.Diff}}
-	if l.Run.MaxInFlight != l.Playbook.Strategy.MaxInFlight.Of(len(l.Hosts)) { // it was launched with a number of its own
-		n.MaxInFlight = l.Run.MaxInFlight
-	}
-	return n
+	return api.NewRun{Playbook: l.Playbook.Name, LaunchOptions: api.LaunchOptions{
+		Vars: snap.Vars, Tags: snap.Tags, SkipTags: snap.SkipTags, Check: snap.Check, Diff: snap.Diff, MaxInFlight: l.OwnMaxInFlight(),
+	}}
 }
 
 // hostsToRetry returns the hosts of a run that ended with one of the outcomes, or without success

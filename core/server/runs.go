@@ -81,7 +81,7 @@ func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned
 	run := full.Run
 	shown := runOf(run)
 	shown.Handlers = full.Handlers
-	s.showCommand(ctx, run, &shown)
+	s.showLaunch(ctx, by, &run, &shown)
 	if shown.Expected = expectationOf(full.Expected); shown.Expected != nil {
 		shown.Expected.P50, shown.Expected.P90 = nil, nil // the timeline has them
 	}
@@ -89,27 +89,29 @@ func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned
 	return &versioned[api.Run]{etagOf(run.Version), shown}, nil
 }
 
-// showCommand adds the command of a run of one to its view: nothing to that of another run, nor
-// where it cannot be read any more.
-func (s *Server) showCommand(ctx context.Context, run ledger.Run, shown *api.Run) {
-	if run.Playbook != launch.CommandName {
-		return
-	}
-	read := func() (plan, error) { return s.planOf(ctx, run.ID) }
-	var made plan
-	var err error
-	if run.Incarnation == "" { // it may be replaced yet
-		made, err = read()
-	} else {
-		made, err = s.plans.of(run.ID, read)
-	}
+// showLaunch adds the request of a launch to the view of its run. If it cannot be read any more,
+// the run counts as disruptive.
+//
+// The reader of a run may see what its launcher gave: params and vars are in its steps, in outputs
+// and in the schedules that the reader sees. Two things are withheld. A limit by a launcher of all
+// tenants may name hosts and groups of other tenants. A value whose name marks a secret may be one;
+// the value of a param of type secret is only the name of one.
+func (s *Server) showLaunch(ctx context.Context, by caller, run *ledger.Run, shown *api.Run) {
+	made, err := s.planOf(ctx, run)
 	if err != nil {
+		shown.Disruptive = !run.Check
 		return
 	}
-	c := made.command
-	shown.Command, shown.CommandReason = c.Line, c.Reason
-	if becomes(c.Become) {
-		shown.Become, shown.BecomeUser = true, c.Become.User
+	shown.Kind, shown.Disruptive, shown.Options = made.kind, made.disruptive, &made.options
+	if made.foreign && !by.scope.All() {
+		shown.Options.Limit = nil
+		if left := shown.Options.LeftOut; !slices.Contains(left, "limit") {
+			shown.Options.LeftOut = append([]string{"limit"}, left...)
+		}
+	}
+	shown.Command, shown.CommandReason = made.command.Line, made.command.Reason
+	if becomes(made.become) {
+		shown.Become, shown.BecomeUser = true, made.become.User
 	}
 }
 
@@ -160,7 +162,7 @@ func (s *Server) liveOf(ctx context.Context, run ledger.Run, shown *api.Run, st 
 		Deferred: st.Deferred, Released: st.Limit, Wave: 1, Waves: 1,
 	}
 	s.whyIdle(ctx, shown)
-	if w, err := s.plans.of(run.ID, func() (plan, error) { return s.planOf(ctx, run.ID) }); err == nil {
+	if w, err := s.planOf(ctx, &run); err == nil {
 		shown.Live.StopAfter, shown.Live.StopUnreachable = w.stopAfter, w.stopUnreachable
 		w.shares.of(run).show(shown)
 		shown.Live.Waves = max(w.waves, 1)
@@ -168,21 +170,45 @@ func (s *Server) liveOf(ctx context.Context, run ledger.Run, shown *api.Run, st 
 	}
 }
 
-// planOf is the part of what a run was launched with that a view of it needs.
-func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
-	l, err := s.restore(ctx, id)
-	if err != nil {
-		return plan{}, err
+// planOf is the part of what a run was launched with that views of it need.
+func (s *Server) planOf(ctx context.Context, run *ledger.Run) (plan, error) {
+	return s.plans.of(run, func() (plan, error) {
+		l, err := s.restore(ctx, run.ID)
+		if err != nil {
+			return plan{}, err
+		}
+		command, isCommand, err := launch.CommandOf(l)
+		if err != nil {
+			return plan{}, err
+		}
+		p := plan{
+			command: command, become: l.Snapshot.Become, disruptive: l.Run.Disruptive, foreign: l.Snapshot.Asked != nil && l.Snapshot.Asked.All, options: optionsOf(l),
+			limits: slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),
+			stopAfter: l.Run.StopAfter, stopUnreachable: l.Run.StopUnreachable,
+		}
+		switch {
+		case isCommand:
+			p.kind = api.KindExec
+		case launch.ScansKeys(l):
+			p.kind = api.KindHostKeys
+		}
+		return p, nil
+	})
+}
+
+// optionsOf shows what a launch was asked for.
+func optionsOf(l *launch.Launch) api.RunOptions {
+	g := l.Given()
+	o := api.RunOptions{
+		LaunchOptions: api.LaunchOptions{
+			Limit: g.Limit, Vars: g.Vars, Params: g.Params, Tags: g.Tags, SkipTags: g.SkipTags, Check: l.Snapshot.Check, Diff: l.Snapshot.Diff, MaxInFlight: g.MaxInFlight,
+		},
+		Select: g.Select, Retry: g.Retry, Pinned: g.Pinned, NoWindow: g.NoWindow, LeftOut: g.LeftOut,
 	}
-	command, _, err := launch.CommandOf(l)
-	if err != nil {
-		return plan{}, err
+	if l.Snapshot.Resumes != "" {
+		o.From = api.FromFailedStep
 	}
-	return plan{
-		command: command,
-		limits:  slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),
-		stopAfter: l.Run.StopAfter, stopUnreachable: l.Run.StopUnreachable,
-	}, nil
+	return o
 }
 
 // waveOf returns the wave that a run is in, from 1, and what it asks a person for.

@@ -123,7 +123,7 @@ func (s *Server) amend(ctx context.Context, by caller, before ledger.Run, a cont
 }
 
 // prepare makes a launch of a request, from the project as it is now, on hosts of the caller's
-// tenants. It takes RunID, Only and Kept of as, and sets the rest.
+// tenants. It takes RunID, Only, Asked and Kept of as, and sets the rest.
 func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, as catalog.Launching) (*launch.Launch, error) {
 	now, playbook, err := s.playbook(by, n.Playbook)
 	if err != nil {

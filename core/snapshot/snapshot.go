@@ -53,6 +53,9 @@ type Snapshot struct {
 	Secrets map[string]secrets.Ref `json:"secrets,omitzero"`
 	// Sources are those that its hosts come from, by name. Workers do not read it.
 	Sources []core.SourceUse `json:"sources,omitempty"`
+	// Asked has the part of the request that chose the hosts, for people. Nil: nothing did, or an
+	// older version launched the run. Workers do not read it.
+	Asked *Asked `json:"asked,omitempty"`
 	// Trace is the W3C traceparent under which the run is traced. Workers that do not know it pass
 	// over it.
 	Trace string `json:"trace,omitempty"`
@@ -71,6 +74,17 @@ type Snapshot struct {
 	// Checked names the plugins that the playbook was checked against. Nil: they are not known, as in
 	// runs of older versions.
 	Checked *Checked `json:"checked,omitempty"`
+}
+
+// Asked is the part of a launch's request that nothing else of the run shows.
+type Asked struct {
+	Limit    []string `json:"limit,omitempty"` // as --limit has it, at most the first 4 KiB
+	Cut      bool     `json:"cut,omitempty"`   // Limit had more patterns
+	All      bool     `json:"all,omitempty"`   // Limit is of a launcher who sees hosts of all tenants
+	Select   string   `json:"select,omitempty"`
+	Retry    string   `json:"retry,omitempty"`     // the run whose hosts it tries again
+	Pinned   bool     `json:"pinned,omitempty"`    // its schedule pinned the project and the hosts
+	NoWindow int      `json:"no_window,omitempty"` // hosts that are left out because no window fits them
 }
 
 // CommandFile is Snapshot.File of a run of a command line: diagnostics name it as the file. No

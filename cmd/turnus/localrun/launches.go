@@ -121,12 +121,15 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Calendar(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
 			Now: f.At, Need: record.need(ctx), Facts: facts, Inventory: inv.Hosts, Secrets: f.secrets, NodeSecrets: f.nodeSecrets, Source: f.Inv.sourceOf(inv),
 		}
+		if o.Asked.Select = f.Inv.sel; f.Inv.Limit != "" {
+			o.Asked.Limit = []string{f.Inv.Limit}
+		}
 		chosen, again := hosts, (*retry)(nil)
 		if f.RetryFailed {
 			if again, err = f.retryOf(ctx, record, p, hosts, o); err != nil {
 				return nil, err
 			}
-			chosen, o.Kept = again.hosts, again.kept
+			chosen, o.Kept, o.Asked.Retry = again.hosts, again.kept, again.run.ID
 		}
 		l, err := launch.Prepare(p, chosen, o)
 		if none, ok := errors.AsType[*launch.NoWindowError](err); ok && f.NoWindow != nil {

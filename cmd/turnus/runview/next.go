@@ -41,6 +41,8 @@ func nextLines(r Report, record string, terminal bool) []string {
 	}
 	next = append(next, fmt.Sprintf("turnus runs show %s%s", r.Run, local))
 	switch {
+	case failed > 0 && r.Kind == api.KindHostKeys: // a server refuses to retry it
+		next = append(next, "turnus hostkeys scan")
 	case failed > 0 && record == "":
 		next = append(next, "turnus runs retry "+r.Run)
 	case failed > 0 && !r.Check: // --retry-failed takes the hosts of the last run that was no check

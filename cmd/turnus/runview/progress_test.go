@@ -99,6 +99,10 @@ func TestNextCommands(t *testing.T) {
 	later.Results = []api.Result{{Host: "web1", Outcome: core.Failed, Steps: []api.StepResult{{Outcome: core.Changed}, {Outcome: core.Failed}}}}
 	lost := later
 	lost.Results = []api.Result{{Host: "web1", Outcome: core.Lost, Steps: []api.StepResult{{Outcome: core.Changed}, {Outcome: core.Lost}}}}
+	scan := failed
+	scan.Kind, scan.Playbook = api.KindHostKeys, "hostkeys"
+	namesake := failed // a playbook of the project
+	namesake.Playbook = "hostkeys"
 	good := Report{Run: "r1", Outcomes: map[core.Outcome]int{core.Changed: 1}}
 	for _, c := range []struct {
 		name     string
@@ -111,6 +115,8 @@ func TestNextCommands(t *testing.T) {
 		{"a later step", later, "/r", false, "next:   turnus logs r1 --host web1 --local\n        turnus runs show r1 --local\n        the same command with --retry-failed: only 2 hosts that did not succeed\n        the same command with --retry-failed --from failed-step: without the steps that succeeded\nrecord: /r"},
 		{"lost", lost, "/r", false, "next:   turnus logs r1 --host web1 --local\n        turnus runs show r1 --local\n        the same command with --retry-failed: only 2 hosts that did not succeed\nrecord: /r"},
 		{"server", failed, "", true, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\nrecord: on the server"},
+		{"a scan of host keys", scan, "", true, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus hostkeys scan\nrecord: on the server"},
+		{"a playbook named as a scan", namesake, "", true, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\nrecord: on the server"},
 		{"a wave failed", stopped, "", true, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\n        strategy: {on_failed_wave: continue} in the playbook: the next wave starts nevertheless\nrecord: on the server"},
 		{"check", check, "/r", false, "next:   turnus logs r1 --host web1 --local\n        turnus runs show r1 --local\nrecord: /r"},
 		{"check on a server", check, "", false, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\nrecord: on the server"},

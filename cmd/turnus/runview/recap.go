@@ -41,7 +41,8 @@ type Report struct {
 	Handlers int                  `json:"pending_handlers,omitempty"` // of all hosts, left to the next run
 	NoWindow []launch.NoWindow    `json:"no_window,omitempty"`        // hosts left out by --skip-no-window
 
-	Unrecorded bool `json:"-"` // it was run by this process, and is in no record
+	Kind       string `json:"-"` // as api.Run has it
+	Unrecorded bool   `json:"-"` // it was run by this process, and is in no record
 }
 
 // ExitFor is the exit code that outcomes, and handlers that are pending still, ask for.

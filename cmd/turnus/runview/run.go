@@ -87,6 +87,12 @@ func WriteRun(con *console.Console, r api.Run, local bool) {
 	row("phase", string(r.Phase))
 	row("reason", r.Reason)
 	row("launched", console.LocalTime(r.Created)+" by "+r.LaunchedBy)
+	if r.Options != nil {
+		row("retry of", r.Options.Retry)
+	}
+	for _, o := range r.Options.Rows() {
+		row(strings.ToLower(o.Name), strings.Join(o.Values, ", "))
+	}
 	row("ended", console.LocalTime(r.Ended))
 	if x := r.Expected; x != nil {
 		text := console.LocalTime(x.FinishP50) + " (P50), " + console.LocalTime(x.FinishP90) + " (P90), at the launch"

@@ -1,9 +1,12 @@
 package runview
 
 import (
+	"io"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
@@ -20,5 +23,25 @@ func TestSourceText(t *testing.T) {
 		if got := SourceText(c.source); got != c.want {
 			t.Errorf("%q, expected %q", got, c.want)
 		}
+	}
+}
+
+// A run shows what its launcher asked for, a line each kind.
+func TestWriteOptionsOfARun(t *testing.T) {
+	var out strings.Builder
+	con := console.New(strings.NewReader(""), &out, io.Discard)
+	run := api.Run{ID: "r1", Options: &api.RunOptions{
+		LaunchOptions: api.LaunchOptions{Limit: []string{"web", "!web1"}, Params: map[string]any{"release": "1.10\x1b[31m"}, SkipTags: []string{"slow"}}, Retry: "r0", From: api.FromFailedStep,
+	}}
+	WriteRun(con, run, false)
+	want := "retry of     r0\nlimit        web, !web1\nparams       release=1.10"
+	if got := out.String(); !strings.Contains(got, want) || !strings.Contains(got, "\nskipped tags slow\noptions      from the failed step\n") || strings.Contains(got, "\x1b") {
+		t.Errorf("%q\nis without %q", got, want)
+	}
+	out.Reset()
+	run.Options = nil // of an older server
+	WriteRun(con, run, false)
+	if got := out.String(); strings.Contains(got, "limit") || strings.Contains(got, "retry of") {
+		t.Errorf("%q", got)
 	}
 }

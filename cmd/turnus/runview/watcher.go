@@ -285,7 +285,7 @@ func (w *watcher) finish(ctx context.Context, run api.Run) error {
 		}
 	}
 	r := Report{
-		Exit: exitOfRun(run), Started: run.Created, Run: run.ID, Playbook: run.Playbook, Check: run.Check, Phase: string(run.Phase), Reason: run.Reason, Total: run.Total, Outcomes: run.Outcomes,
+		Exit: exitOfRun(run), Started: run.Created, Run: run.ID, Kind: run.Kind, Playbook: run.Playbook, Check: run.Check, Phase: string(run.Phase), Reason: run.Reason, Total: run.Total, Outcomes: run.Outcomes,
 		Took: core.InSeconds(run.Ended.Sub(run.Created)), Results: ResultsOf(jobs), Handlers: run.Handlers,
 	}
 	if !run.Complete() {
