@@ -296,6 +296,19 @@ func noted(e ledger.Entry, before, after any) (_ ledger.Entry, err error) {
 	return e, nil
 }
 
+// askedSchedule is the definition of a schedule in the audit log.
+type askedSchedule struct {
+	payload
+	Cron        string       `json:"cron,omitempty"`
+	At          time.Time    `json:"at,omitzero"`
+	Timezone    string       `json:"timezone,omitempty"`
+	CatchUp     string       `json:"catch_up,omitempty"`
+	Overlap     string       `json:"overlap,omitempty"`
+	StartWithin core.Seconds `json:"start_within_seconds,omitempty"`
+	Jitter      core.Seconds `json:"jitter_seconds,omitempty"`
+	Paused      bool         `json:"paused,omitempty"`
+}
+
 // asked returns the form of a definition in the audit log; nil: there is none.
 func asked(s *schedule.Status) any {
 	if s == nil {
@@ -304,8 +317,8 @@ func asked(s *schedule.Status) any {
 	d := s.Definition
 	var p payload
 	_ = json.Unmarshal(d.Payload, &p) // what cannot be read is launched by nobody
-	return storedSchedule{
+	return askedSchedule{
 		payload: p, Cron: d.Cron, At: d.At, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
-		StartWithin: d.StartWithin, Jitter: d.Jitter, Paused: d.Paused,
+		StartWithin: core.InSeconds(d.StartWithin), Jitter: core.InSeconds(d.Jitter), Paused: d.Paused,
 	}
 }
