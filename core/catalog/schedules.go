@@ -115,6 +115,9 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if err := d.Validate(); err != nil {
 		return Schedule{}, err
 	}
+	if err := core.CheckReason(p.Reason); err != nil {
+		return Schedule{}, err
+	}
 	if err := d.CheckRecurrence(playbook.WorstRetries(), time.Now()); err != nil {
 		return Schedule{}, err
 	}
@@ -234,8 +237,9 @@ func (c *Catalog) mayBackfill(ctx context.Context, scope ledger.Scope, id schedu
 }
 
 // TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns
-// the run. The same key gives the same run. The run is in the ledger when it returns. The audit log
-// has the reason: its entry comes before the run's, because four eyes ask it whose run it is.
+// the run. The same key gives the same run. The run is in the ledger when it returns. The run and
+// the audit log have the reason. The entry of the trigger comes before that of the run, because
+// four eyes ask it whose run it is.
 func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, key, reason string) (ledger.Run, error) {
 	s, err := c.Schedule(ctx, scope, id)
 	if err != nil {
@@ -247,7 +251,7 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 	}
 	prepare := func(f schedule.Trigger) (ledger.NewRun, error) {
 		f.Payload = launches
-		return c.newRun(ctx, f)
+		return c.newRun(ctx, f, reason)
 	}
 	run, err := c.control.Trigger(ctx, id, key, prepare, note(who, "schedule.trigger", id, schedule.TriggerRunID(id, key), reason))
 	if err == nil && run.Created {

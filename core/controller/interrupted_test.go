@@ -122,7 +122,7 @@ func TestInterruptedOnASharedQueueLeavesItsHandlers(t *testing.T) {
 		if err := two.EndInterrupted(t.Context(), "r1", "interrupted", true, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if full, err := l.ledger.FullRun(t.Context(), ledger.AllTenants(), "r1"); err != nil || full.Handlers != 2 {
+		if full, err := l.ledger.FullRun(t.Context(), ledger.AllTenants(), "r1", false); err != nil || full.Handlers != 2 {
 			t.Errorf("%d handlers are pending, %v", full.Handlers, err)
 		}
 	})

@@ -337,7 +337,7 @@ func TestWhatAFailoverLostIsDoubted(t *testing.T) {
 				defer stop()
 				<-compared
 				l.until("it is doubted", func() bool { r := l.run("r1"); return r.Uncertain == c.uncertain && r.Phase == c.phase })
-				full, err := l.ledger.FullRun(t.Context(), ledger.AllTenants(), "r1")
+				full, err := l.ledger.FullRun(t.Context(), ledger.AllTenants(), "r1", false)
 				if want := map[bool]int{false: 3, true: 9}[c.older]; err != nil || full.Handlers != want { // three hosts have a result without handlers
 					t.Errorf("%d handlers are pending, %v, expected %d", full.Handlers, err, want)
 				}

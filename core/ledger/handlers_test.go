@@ -37,7 +37,7 @@ func testHandlers(t *testing.T, b *backend) {
 		for _, h := range slices.Backward(all) {
 			out += fmt.Sprint(h.Host, ":", h.Handler, " ")
 		}
-		if full, err := l.FullRun(ctx, ledger.AllTenants(), run); err != nil || full.Handlers != len(all) {
+		if full, err := l.FullRun(ctx, ledger.AllTenants(), run, false); err != nil || full.Handlers != len(all) {
 			t.Errorf("run %s: counted %d of %d, %v", run, full.Handlers, len(all), err)
 		}
 		return out

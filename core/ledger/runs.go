@@ -107,14 +107,22 @@ type FullRun struct {
 	Run
 	Expected string // what KeepExpected keeps; "" without an estimate
 	Handlers int    // of its hosts, pending
+	Snapshot []byte // if it is asked for; nil where it is gone, or cannot be opened
 }
 
-// FullRun reads one run by one statement: of PostgreSQL a second one costs as much again.
-func (l *Ledger) FullRun(ctx context.Context, s Scope, id string) (r FullRun, err error) {
-	row := l.db.row(ctx, `SELECT expected, (SELECT count(*) FROM handlers WHERE handlers.run = runs.id), `+runColumns+` FROM runs WHERE id = $1`, clean(id, maxText))
-	r.Run, err = scanRun(after{row, []any{&r.Expected, &r.Handlers}})
+// FullRun reads one run by one statement: of PostgreSQL a second one costs as much again. With
+// snapshot it also reads that, without the hosts.
+func (l *Ledger) FullRun(ctx context.Context, s Scope, id string, snapshot bool) (r FullRun, err error) {
+	row := l.db.row(ctx, `SELECT expected, (SELECT count(*) FROM handlers WHERE handlers.run = runs.id), (SELECT snapshot FROM materials WHERE materials.run = runs.seq AND $2 = 1), `+
+		runColumns+` FROM runs WHERE id = $1`, clean(id, maxText), asNumber(snapshot))
+	r.Run, err = scanRun(after{row, []any{&r.Expected, &r.Handlers, &r.Snapshot}})
 	if none(err) || err == nil && !s.Allows(r.Tenant) {
 		return FullRun{}, noRun(id)
+	}
+	if opened, err := l.open(r.Snapshot, snapshotOf, r.ID); err == nil && len(r.Snapshot) > 0 {
+		r.Snapshot = opened
+	} else {
+		r.Snapshot = nil
 	}
 	return r, translate("read run "+id, err)
 }

@@ -204,6 +204,12 @@ func testMaterial(t *testing.T, b *backend) {
 	if err != nil || !reflect.DeepEqual(m, ledger.Material{Snapshot: n.Snapshot, Queue: n.Queue, Jobs: n.Jobs}) {
 		t.Errorf("%v, %d jobs, %d and %d bytes", err, len(m.Jobs), len(m.Snapshot), len(m.Queue))
 	}
+	for _, asked := range []bool{true, false} {
+		r, err := l.FullRun(t.Context(), ledger.AllTenants(), "r1", asked)
+		if err != nil || asked != (string(r.Snapshot) == string(n.Snapshot)) || !asked && r.Snapshot != nil {
+			t.Errorf("snapshot %v: %v, %d bytes", asked, err, len(r.Snapshot))
+		}
+	}
 	_, err = l.Material(t.Context(), "r2")
 	wantErr(t, err, core.ErrNotFound, "material of no run")
 }

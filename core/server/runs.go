@@ -74,14 +74,20 @@ func (s *Server) listRuns(ctx context.Context, by caller, in *struct {
 }
 
 func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned[api.Run], error) {
-	full, err := s.cfg.Ledger.FullRun(ctx, by.scope, in.Run)
+	purpose, known := s.purposes.get(in.Run)
+	full, err := s.cfg.Ledger.FullRun(ctx, by.scope, in.Run, !known)
 	if err != nil {
 		return nil, err
 	}
 	run := full.Run
 	shown := runOf(run)
 	shown.Handlers = full.Handlers
-	s.showCommand(ctx, run, &shown)
+	if !known {
+		if purpose, err = purposeOf(full.Snapshot); err == nil && run.Incarnation != "" { // another may be replaced yet
+			s.purposes.put(run.ID, purpose)
+		}
+	}
+	purpose.show(&shown)
 	if shown.Expected = expectationOf(full.Expected); shown.Expected != nil {
 		shown.Expected.P50, shown.Expected.P90 = nil, nil // the timeline has them
 	}
@@ -89,28 +95,22 @@ func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned
 	return &versioned[api.Run]{etagOf(run.Version), shown}, nil
 }
 
-// showCommand adds the command of a run of one to its view: nothing to that of another run, nor
-// where it cannot be read any more.
-func (s *Server) showCommand(ctx context.Context, run ledger.Run, shown *api.Run) {
-	if run.Playbook != launch.CommandName {
-		return
+// show adds the purpose to the view of a run.
+func (p *purpose) show(shown *api.Run) {
+	shown.LaunchReason, shown.Command = p.reason, p.command.Line
+	if becomes(p.command.Become) {
+		shown.Become, shown.BecomeUser = true, p.command.Become.User
 	}
-	read := func() (plan, error) { return s.planOf(ctx, run.ID) }
-	var made plan
-	var err error
-	if run.Incarnation == "" { // it may be replaced yet
-		made, err = read()
-	} else {
-		made, err = s.plans.of(run.ID, read)
-	}
+}
+
+// purposeOf reads the purpose of a snapshot.
+func purposeOf(text []byte) (purpose, error) {
+	snap, err := snapshot.Decode(text)
 	if err != nil {
-		return
+		return purpose{}, err
 	}
-	c := made.command
-	shown.Command, shown.CommandReason = c.Line, c.Reason
-	if becomes(c.Become) {
-		shown.Become, shown.BecomeUser = true, c.Become.User
-	}
+	command, _, err := launch.CommandOf(&snap)
+	return purpose{command, snap.Reason}, err
 }
 
 // liveTime is how long a view of a run waits for a slow queue.
@@ -174,13 +174,8 @@ func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	command, _, err := launch.CommandOf(l)
-	if err != nil {
-		return plan{}, err
-	}
 	return plan{
-		command: command,
-		limits:  slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),
+		limits: slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),
 		stopAfter: l.Run.StopAfter, stopUnreachable: l.Run.StopUnreachable,
 	}, nil
 }

@@ -94,7 +94,8 @@ type Server struct {
 	tokens      *tokenCache
 	heavy       chan struct{} // taken by requests with large bodies
 	streams     *streams
-	plans       planCache
+	plans       launchCache[plan]
+	purposes    launchCache[purpose]
 	estimates   estimates
 	sheets      sheets
 	forecasting chan struct{} // taken by the one forecast of a plan that is made

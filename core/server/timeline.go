@@ -49,7 +49,7 @@ func (s *Server) showTimeline(ctx context.Context, by caller, in *struct {
 			return nil, err
 		}
 	}
-	full, err := s.cfg.Ledger.FullRun(ctx, by.scope, run.ID)
+	full, err := s.cfg.Ledger.FullRun(ctx, by.scope, run.ID, false)
 	if err != nil {
 		return nil, err
 	}
