@@ -1,6 +1,11 @@
 package core
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
 // ReasonCode names why something happened, for programs: decisions branch on it, never on the text.
 // "" is a reason that has no code, as that of a person, or one that was recorded before there were
@@ -86,6 +91,22 @@ func ReasonCodes() []ReasonCode {
 // what queue and ledger store: the text, and behind codeMark the code. A stored text without a mark
 // is a reason without a code.
 type Reason string
+
+// MaxReason bounds the reason of a launch, in characters.
+const MaxReason = 1000
+
+// CheckReason refuses a reason of a launch that is not one short line, or that changes how a
+// terminal or a page shows text. "" is none. Errors wrap ErrInvalid.
+func CheckReason(text string) error {
+	hidden := func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) }
+	if n := utf8.RuneCountInString(text); n > MaxReason {
+		return fmt.Errorf("the reason has %d characters, expected at most %d: %w", n, MaxReason, ErrInvalid)
+	}
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
+		return fmt.Errorf("the reason %q: expected one line without control characters: %w", text, ErrInvalid)
+	}
+	return nil
+}
 
 // codeMark is a control character, which no text has: Because takes it out.
 const codeMark = "\x1f"

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -53,6 +54,18 @@ func TestReasonCodesAreDocumented(t *testing.T) {
 	for _, code := range core.ReasonCodes() {
 		if !strings.Contains(string(doc), "| `"+string(code)+"` |") {
 			t.Errorf("docs/api-reasons.md does not list the reason code %s", code)
+		}
+	}
+}
+
+func TestCheckReason(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"": true, "ticket 4711: <b> & \"x\"": true, strings.Repeat("ä", core.MaxReason): true, strings.Repeat("ä", core.MaxReason) + "a": false,
+		"می\u200cخواهم": true, "👩\u200d🔧": true, "a\nb": false, "a\rb": false, "a\tb": false, "\x00": false, "\x1b[2J": false, "\u0085": false, "\u2028": false,
+		"\u202egnp.exe": false, "\u2066x": false, "\xff": false,
+	} {
+		if err := core.CheckReason(text); (err == nil) != ok || !ok && !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%.20q: %v", text, err)
 		}
 	}
 }

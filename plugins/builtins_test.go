@@ -80,6 +80,39 @@ func TestBuiltinsThatUndoTheirFailure(t *testing.T) {
 	}
 }
 
+// Playbooks compare the durations of outputs: all are numbers of seconds, and their names end so.
+func TestDurationsOfOutputsAreSeconds(t *testing.T) {
+	key, _ := servers.NewSSHKey(t)
+	seen := 0
+	for _, p := range supervised(t, key).Plugins() {
+		for _, one := range p.Manifest.Types {
+			var outputs struct {
+				Properties map[string]struct{ Type string }
+			}
+			if len(one.Outputs) == 0 {
+				continue
+			}
+			if err := json.Unmarshal(one.Outputs, &outputs); err != nil {
+				t.Fatal(err)
+			}
+			for name, o := range outputs.Properties {
+				if strings.HasSuffix(name, "seconds") {
+					seen++
+					if o.Type != "number" {
+						t.Errorf("output %s of %s has the type %s, want number", name, one.Name, o.Type)
+					}
+				}
+				if words := strings.Split(name, "_"); slices.Contains([]string{"ms", "millis", "ns", "us", "minutes"}, words[len(words)-1]) {
+					t.Errorf("output %s of %s is no number of seconds", name, one.Name)
+				}
+			}
+		}
+	}
+	if seen < 5 {
+		t.Errorf("%d outputs are durations, want at least 5", seen)
+	}
+}
+
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "plugin" {
 		sdk.Serve(builtins()...)

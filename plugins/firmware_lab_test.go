@@ -202,7 +202,7 @@ func TestLabFirmwareUpgrade(t *testing.T) {
 	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "unchanged", "it is there", "1.0 A")
 	begin := time.Now()
 	got := d.upgrade(with, firmwareCall{})
-	t.Logf("upgraded in %v, down for %v s", time.Since(begin).Round(time.Millisecond), got.Outputs["down"])
+	t.Logf("upgraded in %v, down for %v s", time.Since(begin).Round(time.Millisecond), got.Outputs["down_seconds"])
 	d.want(got, "changed", "upgraded from 1.0 to 2.0", "2.0 B")
 	if d.Boots() != 2 || got.Outputs["boot_id"] == got.Outputs["old_boot_id"] {
 		t.Errorf("%d boots; outputs %v", d.Boots(), got.Outputs)

@@ -49,10 +49,10 @@ type Run struct {
 	MaxInFlight int `json:"max_in_flight,omitempty" doc:"hosts at the same time, as weight; without it there is no limit"`
 	// Command is not in lists.
 	Command string `json:"command,omitempty" doc:"of a run that POST /v1/exec made: the command line; in the view of one run"`
-	// Become, BecomeUser and CommandReason are not in lists.
-	Become        bool   `json:"become,omitempty" doc:"the launcher asked for another user than the login"`
-	BecomeUser    string `json:"become_user,omitempty" doc:"with become: the user; without it that of the inventory, or root"`
-	CommandReason string `json:"command_reason,omitempty" doc:"of a run of a command: why, as its launcher gave it"`
+	// Become, BecomeUser and LaunchReason are not in lists.
+	Become       bool   `json:"become,omitempty" doc:"the launcher asked for another user than the login"`
+	BecomeUser   string `json:"become_user,omitempty" doc:"with become: the user; without it that of the inventory, or root"`
+	LaunchReason string `json:"launch_reason,omitempty" doc:"why it was launched, as a person gave it; in the view of one run"`
 	// Kind, Disruptive and Options are not in lists.
 	Kind       string      `json:"kind,omitempty" enum:"exec,hostkeys" doc:"of a run that is not of a playbook of the project: of a command, or a scan of host keys; in the view of one run"`
 	Disruptive bool        `json:"disruptive,omitempty" doc:"it never works on two hosts of an HA group at the same time, or nobody knows; in the view of one run"`
@@ -162,7 +162,7 @@ type NewExec struct {
 	OutsideWindows bool         `json:"outside_windows,omitempty" doc:"run now, whatever window sets the hosts have: needs a reason, and the permission exec-outside-windows"`
 	Become         *bool        `json:"become,omitempty" doc:"true: as become_user, or root: needs a reason, and the permission exec-become; false: as the login; without it as in the inventory"`
 	BecomeUser     string       `json:"become_user,omitempty" maxLength:"64" doc:"become this user, instead of the inventory's or root"`
-	Reason         string       `json:"reason,omitempty" maxLength:"1000" doc:"why, for the audit log"`
+	Reason         string       `json:"reason,omitempty" maxLength:"1000" doc:"why, in one line: the run and the audit log have it"`
 	Check          bool         `json:"check,omitempty" doc:"refused: nobody knows what a command would change"`
 }
 
@@ -217,6 +217,7 @@ type LaunchOptions struct {
 	Check       bool           `json:"check,omitempty" doc:"change nothing: report what would change"`
 	Diff        bool           `json:"diff,omitempty"`
 	MaxInFlight int            `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000"`
+	Reason      string         `json:"reason,omitempty" maxLength:"1000" doc:"why, in one line: the run and the audit log have it"`
 }
 
 // ChangeRun changes a run before its hosts start, or while they do. Absent fields stay.
@@ -257,6 +258,7 @@ type Retry struct {
 	SkipUnfit    bool           `json:"skip_unfit,omitempty" deprecated:"true" doc:"former name of skip_no_window"`
 	From         string         `json:"from,omitempty" enum:"failed-step" doc:"failed-step: each host continues at the step that failed, and the steps before it are not called again; without it every host begins with the first step"`
 	Else         string         `json:"else,omitempty" enum:"restart" doc:"with from: restart begins with the first step on hosts that cannot continue; without it such a host refuses the retry"`
+	Reason       string         `json:"reason,omitempty" maxLength:"1000" doc:"why, in one line: the run and the audit log have it; without it the new run has the reason of the run before"`
 	// Plan is the hash of a Plan.
 	Plan string `json:"plan,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash of the plan that was seen, see plan-retry; a run that would have other hosts or another playbook is refused"`
 }

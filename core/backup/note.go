@@ -19,17 +19,17 @@ const (
 
 // Last is the ledger's record of its last backup.
 type Last struct {
-	ID      string        `json:"id"`
-	Created time.Time     `json:"created"` // the moment that it shows
-	Took    time.Duration `json:"took_ns"`
-	Bytes   int64         `json:"bytes"` // of its own files, and of outputs
-	Runs    int64         `json:"runs"`
-	Outputs int64         `json:"outputs"`
+	ID      string       `json:"id"`
+	Created time.Time    `json:"created"` // the moment that it shows
+	Took    core.Seconds `json:"took_seconds"`
+	Bytes   int64        `json:"bytes"` // of its own files, and of outputs
+	Runs    int64        `json:"runs"`
+	Outputs int64        `json:"outputs"`
 }
 
 // Note records in a ledger that a backup was made, and by whom, also in its audit log.
 func Note(ctx context.Context, l *ledger.Ledger, who string, m *Manifest, took time.Duration) error {
-	last := Last{ID: m.ID, Created: m.Created, Took: took, Bytes: m.Size(), Runs: m.Rows("runs")}
+	last := Last{ID: m.ID, Created: m.Created, Took: core.InSeconds(took), Bytes: m.Size(), Runs: m.Rows("runs")}
 	if m.Outputs != nil {
 		last.Outputs = m.Outputs.Objects
 		last.Bytes += m.Outputs.Size

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,7 +53,7 @@ type launcher struct{ c *Catalog }
 // Prepare makes the run of a trigger. If the trigger can never succeed the error wraps
 // core.ErrInvalid: it is skipped.
 func (l *launcher) Prepare(ctx context.Context, f schedule.Trigger) (ledger.NewRun, error) {
-	return l.c.newRun(ctx, f)
+	return l.c.newRun(ctx, f, "")
 }
 
 // Accepted hands runs to the controller.
@@ -67,10 +68,16 @@ func (l *launcher) Cancelled(ctx context.Context, run, reason string) error {
 	return err
 }
 
-func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger) (n ledger.NewRun, err error) {
+// newRun makes the run of a trigger. reason is that of the person who triggers it; "": the
+// schedule's.
+func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger, reason string) (n ledger.NewRun, err error) {
 	var p payload
 	if err := json.Unmarshal(f.Payload, &p); err != nil {
 		return n, unreadable(f.Schedule, err)
+	}
+	p.Reason = cmp.Or(reason, p.Reason)
+	if err := core.CheckReason(p.Reason); err != nil { // a template has no check
+		return n, err
 	}
 	ctx, span := telemetry.BeginSpan(ctx, c.cfg.Traces, telemetry.SpanLaunch, trace.WithAttributes(telemetry.AttributeRun.String(f.RunID)))
 	defer func() { telemetry.EndSpan(span, err) }()
@@ -112,7 +119,7 @@ func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, tr
 		if err := c.fresh(&now, t, p.scope(f.Schedule)); err != nil {
 			return nil, err
 		}
-		return t.Again(f.RunID, by, trace, time.Now(), c.sourceOf(&now))
+		return t.Again(f.RunID, by, p.Reason, trace, time.Now(), c.sourceOf(&now))
 	}
 	playbook, ok := now.Set.Playbook(p.Playbook)
 	if !ok {

@@ -26,6 +26,7 @@ type Request struct {
 	Check       bool           `json:"check,omitempty"`
 	Diff        bool           `json:"diff,omitempty"`
 	MaxInFlight int            `json:"max_in_flight,omitempty"`
+	Reason      string         `json:"reason,omitempty"` // why it is launched, as a person gave it
 }
 
 // bare reports whether the request has only a playbook.
@@ -75,8 +76,8 @@ func (c *Catalog) Prepare(ctx context.Context, now Current, playbook *playbooks.
 	return c.launchable(&now, made, l.Scope, err)
 }
 
-// PrepareCommand makes a launch of a command on hosts of the inventory of now. Of q, Limit and
-// MaxInFlight count. No host selected is core.ErrNotFound.
+// PrepareCommand makes a launch of a command on hosts of the inventory of now. Of q, Limit,
+// MaxInFlight and Reason count. No host selected is core.ErrNotFound.
 func (c *Catalog) PrepareCommand(now Current, command launch.Command, q Request, l Launching) (*launch.Launch, error) {
 	hosts, err := c.hostsWithout(now, launch.CommandName, q.Limit, l)
 	if err != nil {
@@ -88,7 +89,7 @@ func (c *Catalog) PrepareCommand(now Current, command launch.Command, q Request,
 	}
 	q.Vars = vars
 	o := c.options(now, playbook, q, l)
-	o.Become, o.Reason = command.Become, command.Reason
+	o.Become = command.Become
 	made, err := launch.Prepare(playbook, hosts, o)
 	return c.launchable(&now, made, l.Scope, err)
 }
@@ -147,7 +148,7 @@ func (c *Catalog) options(now Current, playbook *playbooks.Playbook, q Request, 
 		asked.Limit = q.Limit
 	}
 	return launch.Options{
-		RunID: l.RunID, Asked: asked, Files: c.FilesOf(now.Set, playbook), Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight,
+		RunID: l.RunID, Asked: asked, Files: c.FilesOf(now.Set, playbook), Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight, Reason: q.Reason,
 		Revision: now.Set.Revision.Commit, LaunchedBy: l.By, Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.calendar, Board: BoardName, SkipNoWindow: l.SkipNoWindow, Kept: l.Kept,
 		Pool: c.cfg.Pool, Secrets: now.Set.SecretRefs(), FourEyes: now.Set.FourEyes, TenantWeight: now.Set.TenantWeight, Trace: l.Trace, Source: c.sourceOf(&now),
 	}

@@ -115,6 +115,9 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if err := d.Validate(); err != nil {
 		return Schedule{}, err
 	}
+	if err := core.CheckReason(p.Reason); err != nil {
+		return Schedule{}, err
+	}
 	if err := d.CheckRecurrence(playbook.WorstRetries(), time.Now()); err != nil {
 		return Schedule{}, err
 	}
@@ -234,8 +237,9 @@ func (c *Catalog) mayBackfill(ctx context.Context, scope ledger.Scope, id schedu
 }
 
 // TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns
-// the run. The same key gives the same run. The run is in the ledger when it returns. The audit log
-// has the reason: its entry comes before the run's, because four eyes ask it whose run it is.
+// the run. The same key gives the same run. The run is in the ledger when it returns. The run and
+// the audit log have the reason. The entry of the trigger comes before that of the run, because
+// four eyes ask it whose run it is.
 func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, key, reason string) (ledger.Run, error) {
 	s, err := c.Schedule(ctx, scope, id)
 	if err != nil {
@@ -247,7 +251,7 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 	}
 	prepare := func(f schedule.Trigger) (ledger.NewRun, error) {
 		f.Payload = launches
-		return c.newRun(ctx, f)
+		return c.newRun(ctx, f, reason)
 	}
 	run, err := c.control.Trigger(ctx, id, key, prepare, note(who, "schedule.trigger", id, schedule.TriggerRunID(id, key), reason))
 	if err == nil && run.Created {
@@ -296,6 +300,19 @@ func noted(e ledger.Entry, before, after any) (_ ledger.Entry, err error) {
 	return e, nil
 }
 
+// askedSchedule is the definition of a schedule in the audit log.
+type askedSchedule struct {
+	payload
+	Cron        string       `json:"cron,omitempty"`
+	At          time.Time    `json:"at,omitzero"`
+	Timezone    string       `json:"timezone,omitempty"`
+	CatchUp     string       `json:"catch_up,omitempty"`
+	Overlap     string       `json:"overlap,omitempty"`
+	StartWithin core.Seconds `json:"start_within_seconds,omitempty"`
+	Jitter      core.Seconds `json:"jitter_seconds,omitempty"`
+	Paused      bool         `json:"paused,omitempty"`
+}
+
 // asked returns the form of a definition in the audit log; nil: there is none.
 func asked(s *schedule.Status) any {
 	if s == nil {
@@ -304,8 +321,8 @@ func asked(s *schedule.Status) any {
 	d := s.Definition
 	var p payload
 	_ = json.Unmarshal(d.Payload, &p) // what cannot be read is launched by nobody
-	return storedSchedule{
+	return askedSchedule{
 		payload: p, Cron: d.Cron, At: d.At, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
-		StartWithin: d.StartWithin, Jitter: d.Jitter, Paused: d.Paused,
+		StartWithin: core.InSeconds(d.StartWithin), Jitter: core.InSeconds(d.Jitter), Paused: d.Paused,
 	}
 }

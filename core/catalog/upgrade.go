@@ -28,8 +28,7 @@ type markDoc struct {
 // knownDoc is the schedules that the store had, and since when.
 type knownDoc map[string]time.Time
 
-// storedSchedule is a schedule that a person made: in the audit log, and in the documents of
-// earlier versions.
+// storedSchedule is a schedule that a person made, in the documents of earlier versions.
 type storedSchedule struct {
 	payload
 	Cron        string        `json:"cron,omitempty"`

@@ -43,7 +43,7 @@ func (a *Acceptance) Record() (ledger.NewRun, error) {
 	}
 	n := ledger.NewRun{
 		ID: l.Run.ID, Tenant: l.Run.Tenant, Playbook: l.Playbook.Name, Revision: l.Snapshot.Revision, LaunchedBy: a.By,
-		Created: l.Snapshot.Launched, Criticality: l.Playbook.Criticality, Approvals: a.Approvals, Paused: a.Paused, Check: l.Snapshot.Check, Key: a.Key, Request: a.Request, Exec: a.Exec,
+		Created: l.Snapshot.Launched, Criticality: l.Playbook.Criticality, Approvals: a.Approvals, Paused: a.Paused, Check: l.Snapshot.Check, Key: a.Key, Request: a.Request, Exec: a.Exec, Reason: l.Snapshot.Reason,
 		Sources: l.Snapshot.Sources, Jobs: jobs, Snapshot: l.Run.Payload, Queue: encoded,
 	}
 	if l.FourEyes != "" {

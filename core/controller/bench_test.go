@@ -57,7 +57,7 @@ func runsOfOneHost(b *testing.B, url string) {
 	for range 64 {
 		callers.Go(func() {
 			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
-				one, err := first.Again(fmt.Sprint("r", i), "alice", "", time.Now(), nil)
+				one, err := first.Again(fmt.Sprint("r", i), "alice", "", "", time.Now(), nil)
 				if err == nil {
 					_, _, err = c.Accept(b.Context(), controller.Acceptance{Launch: one, By: "alice"})
 				}

@@ -154,7 +154,7 @@ func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
 	for range 64 {
 		callers.Go(func() {
 			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
-				one, err := first.Again(fmt.Sprint("r", i), "alice", "", time.Now(), nil)
+				one, err := first.Again(fmt.Sprint("r", i), "alice", "", "", time.Now(), nil)
 				if err != nil {
 					t.Error(err)
 					return

@@ -123,7 +123,7 @@ func TestLabManySmallRunsBesideLargeOnes(t *testing.T) {
 	})
 	peak := heap()
 	for i := range 4 {
-		one, err := large.Again(fmt.Sprint("large", i), "alice", "", time.Now(), nil)
+		one, err := large.Again(fmt.Sprint("large", i), "alice", "", "", time.Now(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestLabManySmallRunsBesideLargeOnes(t *testing.T) {
 		}
 	}
 	l.each(manyRuns, func(i int) error {
-		one, err := first.Again(fmt.Sprint("r", i), "bob", "", time.Now(), nil)
+		one, err := first.Again(fmt.Sprint("r", i), "bob", "", "", time.Now(), nil)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func TestLabManyCancelsAtOnce(t *testing.T) {
 	first := l.launch(spec{id: "first", hosts: 1})
 	far := time.Now().Add(24 * time.Hour)
 	l.each(manyRuns, func(i int) error {
-		one, err := first.Again(fmt.Sprint("r", i), "alice", "", time.Now(), nil)
+		one, err := first.Again(fmt.Sprint("r", i), "alice", "", "", time.Now(), nil)
 		if err == nil {
 			one.Run.Segments = []queue.Segment{{Due: far, Count: 1}}
 			_, _, err = l.Accept(t.Context(), controller.Acceptance{Launch: one, By: "alice"})

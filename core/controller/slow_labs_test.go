@@ -60,7 +60,7 @@ func TestLabALedgerWithSlowTransactions(t *testing.T) {
 	c.made.Store(0)
 	began := time.Now()
 	l.each(runs, func(i int) error {
-		one, err := first.Again(fmt.Sprint("r", i), "alice", "", time.Now(), nil)
+		one, err := first.Again(fmt.Sprint("r", i), "alice", "", "", time.Now(), nil)
 		if err == nil {
 			_, _, err = l.Accept(t.Context(), controller.Acceptance{Launch: one, By: "alice"})
 		}

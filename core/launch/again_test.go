@@ -76,7 +76,7 @@ strategy: {waves: [1, 100%]}
 `+command)
 	at := time.Date(2026, 3, 3, 1, 0, 0, 0, time.UTC)
 	prepared := func(run string, now time.Time) *Launch {
-		l, err := Prepare(p, fleet(20), Options{RunID: run, Now: now, Types: types, LaunchedBy: "schedule:" + run, Trace: run, Place: "here", Source: given(now)})
+		l, err := Prepare(p, fleet(20), Options{RunID: run, Now: now, Types: types, LaunchedBy: "schedule:" + run, Reason: "why " + run, Trace: run, Place: "here", Source: given(now)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ strategy: {waves: [1, 100%]}
 	if !first.Repeatable() {
 		t.Fatal("it is not repeatable")
 	}
-	again, err := first.Again("r-2", "schedule:r-2", "r-2", at.Add(time.Hour), given(at.Add(time.Hour)))
+	again, err := first.Again("r-2", "schedule:r-2", "why r-2", "r-2", at.Add(time.Hour), given(at.Add(time.Hour)))
 	if want := prepared("r-2", at.Add(time.Hour)); err != nil || !reflect.DeepEqual(again, want) {
 		t.Errorf("%+v, %v\nexpected %+v", again, err, want)
 	}

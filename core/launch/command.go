@@ -19,9 +19,6 @@ import (
 // MaxCommand bounds the command line of a Command, in bytes.
 const MaxCommand = 32 << 10
 
-// maxReason bounds the reason of a Command, in bytes: 1000 letters, as the API takes them.
-const maxReason = 4000
-
 // CommandName is the name of the playbook of a run of a Command.
 const CommandName = "exec"
 
@@ -38,7 +35,6 @@ type Command struct {
 	Disruptive     bool             // never on two hosts of an HA group at the same time
 	OutsideWindows bool             // also on hosts whose window is closed
 	Become         *core.BecomeRule // nil: as in the inventory
-	Reason         string           // why, for people
 }
 
 // commandPlaybook is the source of a Command's playbook. No field holds the command line.
@@ -94,19 +90,18 @@ func (c Command) Playbook(hosts []core.Host, types func(string) (playbooks.Type,
 	return p, vars, nil
 }
 
-// CommandOf returns the command that a launch was made of. ok is false for a launch of a project's
-// playbook. A command that ran outside of windows has no Needs.
-func CommandOf(l *Launch) (c Command, ok bool, err error) {
-	if c.Line, ok = l.Snapshot.CommandLine(); !ok {
+// CommandOf returns the command of which the launch with a snapshot was made. ok is false for a
+// launch of a project's playbook. A command that ran outside of windows has no Needs.
+func CommandOf(s *snapshot.Snapshot) (c Command, ok bool, err error) {
+	if c.Line, ok = s.CommandLine(); !ok {
 		return Command{}, false, nil
 	}
 	var book commandPlaybook
-	if err := yaml.Unmarshal([]byte(l.Snapshot.Source), &book); err != nil || len(book.Steps) != 1 {
-		return Command{}, true, fmt.Errorf("read the command of run %s: %w", l.Snapshot.Run, core.ErrInvalid)
+	if err := yaml.Unmarshal([]byte(s.Source), &book); err != nil || len(book.Steps) != 1 {
+		return Command{}, true, fmt.Errorf("read the command of run %s: %w", s.Run, core.ErrInvalid)
 	}
 	step := book.Steps[0]
-	c.Tenant, c.StopAfter, c.Disruptive, c.Become = book.Tenant, book.Strategy["stop_after"], step.Disruptive, l.Snapshot.Become
-	c.Reason = l.Snapshot.Reason
+	c.Tenant, c.StopAfter, c.Disruptive, c.Become = book.Tenant, book.Strategy["stop_after"], step.Disruptive, s.Become
 	for _, d := range []struct {
 		text string
 		to   *time.Duration
@@ -115,7 +110,7 @@ func CommandOf(l *Launch) (c Command, ok bool, err error) {
 			continue
 		}
 		if *d.to, err = time.ParseDuration(d.text); err != nil {
-			return Command{}, true, fmt.Errorf("read the command of run %s: %w: %w", l.Snapshot.Run, core.ErrInvalid, err)
+			return Command{}, true, fmt.Errorf("read the command of run %s: %w: %w", s.Run, core.ErrInvalid, err)
 		}
 	}
 	return c, true, nil
@@ -131,8 +126,6 @@ func (c Command) check() error {
 		return fmt.Errorf("exec: the command has %d bytes, at most %d are allowed: use a playbook with the job type script: %w", len(c.Line), MaxCommand, core.ErrInvalid)
 	case !utf8.ValidString(c.Line) || strings.ContainsRune(c.Line, 0):
 		return fmt.Errorf("exec: the command must be UTF-8 text without NUL bytes: %w", core.ErrInvalid)
-	case len(c.Reason) > maxReason || !utf8.ValidString(c.Reason) || strings.ContainsRune(c.Reason, 0):
-		return fmt.Errorf("exec: the reason must be UTF-8 text of at most %d bytes, without NUL bytes: %w", maxReason, core.ErrInvalid)
 	case c.StopAfter == "":
 		return nil
 	}

@@ -63,7 +63,7 @@ func TestHostListsTakeTheWholeInventory(t *testing.T) {
 	if got := rendered(t, prepare(all[:3]), all[1]); strings.Contains(got, "192.0.2.3") {
 		t.Errorf("a removed host: %s", got)
 	}
-	again, err := l.Again("r2", "bob", "", time.Now(), nil)
+	again, err := l.Again("r2", "bob", "", "", time.Now(), nil)
 	if err != nil || rendered(t, again, all[1]) != rendered(t, l, all[1]) {
 		t.Errorf("again: %v", err)
 	}

@@ -33,7 +33,7 @@ type Options struct {
 	Check       bool
 	Diff        bool
 	Become      *core.BecomeRule // for steps without one in the playbook; nil: as in the inventory
-	Reason      string           // why a Command is run; "" of a playbook
+	Reason      string           // why it is launched, for people; "" where nobody gave one
 	MaxInFlight int              // -f: overrides the strategy's when greater than 0
 	Revision    string
 	LaunchedBy  string
@@ -134,6 +134,9 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	if o.RunID == "" {
 		o.RunID = NewRunID(o.Now)
 	}
+	if err := core.CheckReason(o.Reason); err != nil {
+		return nil, err
+	}
 	if err := p.CheckVars(o.Vars); err != nil {
 		return nil, err
 	}
@@ -194,10 +197,10 @@ func (l *Launch) Repeatable() bool {
 
 // Again makes the launch of another run of a launch that is Repeatable. The two share what they
 // have in common. source is as Options.Source: a source may have given the same hosts again since.
-func (l *Launch) Again(run, launchedBy, trace string, now time.Time, source func(host string) (core.SourceUse, bool)) (*Launch, error) {
+func (l *Launch) Again(run, launchedBy, reason, trace string, now time.Time, source func(host string) (core.SourceUse, bool)) (*Launch, error) {
 	again := *l
 	again.Snapshot.Sources = l.uses(source)
-	again.Snapshot.Run, again.Snapshot.LaunchedBy, again.Snapshot.Trace, again.Snapshot.Launched = run, launchedBy, trace, now.UTC()
+	again.Snapshot.Run, again.Snapshot.LaunchedBy, again.Snapshot.Reason, again.Snapshot.Trace, again.Snapshot.Launched = run, launchedBy, reason, trace, now.UTC()
 	again.Run.ID = run
 	var err error
 	again.Run.Payload, err = again.Snapshot.Encode()

@@ -25,7 +25,7 @@ const (
 	maxID   = 128
 	maxText = 4 << 10
 	maxUses = 1000                  // sources of a run
-	maxExec = MaxAuditJSON - 16<<10 // of an Exec as JSON: the rest of the entry is short
+	maxExec = MaxAuditJSON - 16<<10 // of an Exec with the reason as JSON: the rest of the entry is short
 )
 
 // NewRun is a run to accept.
@@ -45,9 +45,10 @@ type NewRun struct {
 	// Request is the original request, in any form that the same request always has: with the same id
 	// or key it decides between "again" and a conflict. Empty: everything below decides.
 	Request []byte
-	// Exec is the audit log's addition to the run itself, for a run of one command; nil for a
-	// playbook.
-	Exec *Exec
+	// Exec and Reason are for the audit log alone. Exec is nil for a playbook. Reason is why the run
+	// was launched.
+	Exec   *Exec
+	Reason string
 
 	Sources  []core.SourceUse // that its hosts come from
 	Jobs     []JobHost        // by index
@@ -58,7 +59,6 @@ type NewRun struct {
 // Exec is the command of a run, for the audit log.
 type Exec struct {
 	Command        string `json:"command"`
-	Reason         string `json:"reason,omitempty"`
 	OutsideWindows bool   `json:"outside_windows,omitempty"`
 	Become         bool   `json:"become,omitempty"`      // as another user than the login
 	BecomeUser     string `json:"become_user,omitempty"` // "": the inventory's, or root
@@ -414,7 +414,7 @@ func (n *NewRun) validate() error {
 			return fmt.Errorf("run %s: %s is %d, expected %d to %d: %w", n.ID, f.what, f.value, f.lo, f.max, core.ErrInvalid)
 		}
 	}
-	if n.Exec != nil && len(asJSON(n.Exec)) > maxExec {
+	if len(asJSON(n.Exec))+len(asJSON(n.Reason)) > maxExec {
 		return fmt.Errorf("run %s: its command and reason have more than %d bytes as JSON, which is what the audit log takes: %w", n.ID, maxExec, core.ErrInvalid)
 	}
 	if n.Paused && n.Approvals > 0 {

@@ -62,7 +62,7 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 				return err
 			}
 		}
-		_, err = l.audit(ctx, t, runEntry(who, "run.amend", &before, run))
+		_, err = l.audit(ctx, t, contentEntry(who, "run.amend", &before, run, &n))
 		return err
 	})
 }
@@ -108,6 +108,7 @@ type shownRun struct {
 	Approvals   int    `json:"approvals,omitempty"`
 	Jobs        int    `json:"jobs"`
 	Phase       Phase  `json:"phase"`
+	Reason      string `json:"launch_reason,omitempty"`
 	Exec        *Exec  `json:"exec,omitempty"`
 }
 
@@ -117,11 +118,20 @@ func (r *Run) shown() shownRun {
 
 // acceptEntry is of a run that is new: run.exec of a command, run.accept of a playbook.
 func acceptEntry(r *acceptRow, run *Run) Entry {
-	e := runEntry(r.LaunchedBy, "run.accept", nil, run)
+	e := contentEntry(r.LaunchedBy, "run.accept", nil, run, r.NewRun)
 	if r.Exec != nil {
-		shown := run.shown()
-		shown.Exec = r.Exec
-		e.Action, e.After = "run.exec", asJSON(shown)
+		e.Action = "run.exec"
+	}
+	return e
+}
+
+// contentEntry is a runEntry with what n has for the audit log alone.
+func contentEntry(who, action string, before, after *Run, n *NewRun) Entry {
+	e := runEntry(who, action, before, after)
+	if n.Reason != "" || n.Exec != nil {
+		shown := after.shown()
+		shown.Reason, shown.Exec = n.Reason, n.Exec
+		e.After = asJSON(shown)
 	}
 	return e
 }

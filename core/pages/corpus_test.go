@@ -82,7 +82,7 @@ func corpusAnswers() map[string]any {
 	set := api.WindowSet{Name: hostile, Timezone: hostile, Reason: hostile, Hosts: 12, Next: open, Work: work, Approval: hostile, ApprovedBy: hostile, Hash: hostile}
 	approval := api.WindowApproval{Set: "night", Rule: hostile, Timezone: hostile, Hosts: 12, Hash: hostile, State: "proposed", Reason: hostile, Decides: true, Work: work, Waiting: open, Given: []api.WindowWord{{By: hostile, Ticket: hostile, Reason: hostile}}}
 	schedule := api.Schedule{Name: hostile, Tenant: hostile, Playbook: hostile, Sentence: hostile, Timezone: hostile, Jitter: hostile, StartWithin: hostile, Next: at, NextLocal: hostile, PauseReason: hostile, Paused: true, LastRun: hostile, LastSkip: hostile, LastSkipAt: at, Upcoming: []api.FireTime{{At: at, Local: hostile}}}
-	schedule.Limit, schedule.Vars = []string{hostile}, map[string]any{"release": hostile}
+	schedule.Limit, schedule.Vars, schedule.Reason = []string{hostile}, map[string]any{"release": hostile}, hostile
 	playbook := api.Playbook{Name: hostile, Tenant: hostile, Description: hostile, File: hostile, Source: hostile, Steps: []string{hostile}, Schedule: hostile, Window: hostile, Params: []api.Param{
 		{Name: hostile, Type: "string", Description: hostile, Expected: hostile, Default: hostile, Pattern: hostile}, {Name: "mode", Type: "string", Choices: []any{hostile}, Default: hostile},
 	}}
@@ -113,7 +113,7 @@ func corpusAnswers() map[string]any {
 		"GET /v1/calendar-feeds":      items([]api.CalendarFeed{{ID: "f1", Name: hostile, Tenant: hostile, CreatedBy: hostile, Created: at}}),
 		"GET /v1/sources":             items([]api.Source{{Name: hostile, Waiting: &api.WaitingSource{Generation: hostile, At: at, Reason: hostile}}}),
 		"GET /v1/handlers":            items([]api.PendingHandler{{Playbook: hostile, Host: hostile, Handler: hostile, Run: hostile, Since: at}}),
-		"GET /v1/runs/r0":             api.Run{ID: "r0", Playbook: hostile, Phase: api.Finished, Ended: at, Reason: hostile, Total: 8, Outcomes: map[core.Outcome]int{core.Failed: 3}},
+		"GET /v1/runs/r0":             api.Run{ID: "r0", Playbook: hostile, Phase: api.Finished, Ended: at, Reason: hostile, LaunchReason: hostile, Total: 8, Outcomes: map[core.Outcome]int{core.Failed: 3}},
 		"POST /v1/runs/r0/retry/plan": plan,
 	}
 }

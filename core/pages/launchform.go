@@ -19,6 +19,7 @@ const (
 	fieldCheck    = "check"
 	fieldFourEyes = "four_eyes"
 	fieldSkip     = "skip"
+	fieldReason   = "reason"
 	fieldParam    = "param."
 )
 

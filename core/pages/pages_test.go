@@ -146,7 +146,7 @@ func site(t *testing.T, f http.Handler) (*httptest.Server, *http.Client) {
 
 func newFake() *fakeAPI {
 	return &fakeAPI{next: make(chan struct{}), output: hostile + "\n", diff: hostile, run: api.Run{
-		ID: "r1", Playbook: hostile, Phase: api.Active, Reason: hostile, LaunchedBy: hostile, Total: 3000,
+		ID: "r1", Playbook: hostile, Phase: api.Active, Reason: hostile, LaunchReason: hostile, LaunchedBy: hostile, Total: 3000,
 		Outcomes: map[core.Outcome]int{core.Failed: 1, core.Changed: 2000}, Live: &api.Live{InFlight: 900, Wave: 1, Waves: 2},
 		Sources: []api.RunSource{{Source: hostile, Generation: hostile}, {Source: "nb", Generation: "sha256:01", Hosts: 2, Good: time.Unix(0, 0).UTC()}}, Created: time.Unix(240, 0).UTC(),
 	}}

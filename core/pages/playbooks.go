@@ -50,6 +50,8 @@ type preview struct {
 	Key    string
 	Verb   string // of the button
 	Wide   bool   // the number of hosts is typed
+	Reason string // that was sent
+	Former string // that of the run before, which a retry without one has
 }
 
 // playbook shows a playbook. With plan in the URL it shows also what the launch would do: a link to
@@ -88,6 +90,7 @@ func (view *playbookView) plan(ctx context.Context, v visit, sent url.Values) in
 		return status
 	}
 	view.Plan, view.Preview = &plan, previewOf("/playbooks/"+url.PathEscape(view.Playbook.Name)+"/launch", "Launch on ", plan, inputs(view.Playbook, sent))
+	view.Preview.Reason = sent.Get(fieldReason)
 	return http.StatusOK
 }
 
@@ -128,7 +131,7 @@ func (p *Pages) launch(w http.ResponseWriter, r *http.Request, v visit) {
 		again(http.StatusUnprocessableEntity, problem)
 		return
 	}
-	n.Plan = sent.Get("hash")
+	n.Plan, n.Reason = sent.Get("hash"), sent.Get(fieldReason)
 	run, err := v.client.CreateRun(r.Context(), sent.Get("key"), n)
 	switch {
 	case errors.Is(err, core.ErrConflict):

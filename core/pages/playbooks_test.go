@@ -169,6 +169,7 @@ func TestLaunch(t *testing.T) {
 		`href="/hosts/old1"`, "never approved", "approvals are not counted", ">Launch on 14 hosts<", `value="12"`)
 	lacks(t, "a preview of 14 hosts", text, "Type the number")
 	form := formIn(t, text, "/playbooks/shop/launch")
+	form.Set("reason", "ticket 4711")
 	for range 2 {
 		if _, at, _ := v.post("/playbooks/shop/launch", form); at != "/runs/r1" {
 			t.Errorf("after the launch: %s", at)
@@ -183,7 +184,7 @@ func TestLaunch(t *testing.T) {
 	if len(sent) != 2 || sent[0].key == "" || sent[0].key != sent[1].key {
 		t.Fatalf("%+v, expected one key", sent)
 	}
-	if b := sent[0].body; b["plan"] != planHash || b["skip_no_window"] != true || b["params"].(map[string]any)["release"] != "12" || !slices.Equal(b["limit"].([]any), []any{"web*"}) {
+	if b := sent[0].body; b["reason"] != "ticket 4711" || b["plan"] != planHash || b["skip_no_window"] != true || b["params"].(map[string]any)["release"] != "12" || !slices.Equal(b["limit"].([]any), []any{"web*"}) {
 		t.Errorf("%+v", b)
 	}
 }

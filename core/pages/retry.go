@@ -68,6 +68,7 @@ func retryOf(ctx context.Context, v visit, id string, sent url.Values) (view ret
 		}
 	}
 	view.Plan, view.Preview = &plan, previewOf("/runs/"+url.PathEscape(id)+"/retry", "Retry on ", plan, again)
+	view.Preview.Reason, view.Preview.Former = sent.Get(fieldReason), view.Run.LaunchReason
 	return view, http.StatusOK, nil
 }
 
@@ -118,7 +119,7 @@ func (p *Pages) retry(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	asked := retryAsked(sent)
-	asked.SkipNoWindow, asked.Plan = sent.Get(fieldSkip) != "", sent.Get("hash")
+	asked.SkipNoWindow, asked.Plan, asked.Reason = sent.Get(fieldSkip) != "", sent.Get("hash"), sent.Get(fieldReason)
 	run, err := v.client.RetryRun(r.Context(), id, sent.Get("key"), asked)
 	switch {
 	case errors.Is(err, core.ErrConflict):

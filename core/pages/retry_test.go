@@ -38,7 +38,7 @@ func TestChoicesOfARetry(t *testing.T) {
 func retryAPI(t *testing.T, roles ...string) *operations {
 	t.Helper()
 	o := shopAPI(t, 3, roles...)
-	o.set("GET /v1/runs/r0", api.Run{ID: "r0", Playbook: "shop", Phase: api.Finished, Ended: time.Unix(300, 0), Total: 8, Outcomes: map[core.Outcome]int{core.Changed: 5, core.Failed: 3}})
+	o.set("GET /v1/runs/r0", api.Run{ID: "r0", Playbook: "shop", LaunchReason: "why " + hostile, Phase: api.Finished, Ended: time.Unix(300, 0), Total: 8, Outcomes: map[core.Outcome]int{core.Changed: 5, core.Failed: 3}})
 	o.set("GET /v1/runs/r0/jobs", map[string]any{"items": []api.Job{}})
 	o.set("GET /v1/runs/r0/decisions", map[string]any{"items": []api.Decision{}})
 	plan := planOf(3, time.Now())
@@ -54,15 +54,16 @@ func TestRetry(t *testing.T) {
 	o := retryAPI(t, "operator")
 	v := visits(t, o)
 	_, text := v.get("/runs/r0")
-	has(t, "a run that is over", text, `href="/runs/r0/retry"`)
+	has(t, "a run that is over", text, `href="/runs/r0/retry"`, ": why &lt;/td&gt;&lt;script&gt;")
 	_, text = v.get("/runs/r0/retry?outcome=failed")
-	has(t, "a preview", text, ">Retry on 3 hosts<", "failed</span>: 3 hosts", "The playbook changed since the run before", "Type the number of hosts, 3")
+	has(t, "a preview", text, ">Retry on 3 hosts<", `name="reason" value="" placeholder="why `, "failed</span>: 3 hosts", "The playbook changed since the run before", "Type the number of hosts, 3")
 	harmless(t, "a preview", text)
 	form := formIn(t, text, "/runs/r0/retry\" method=\"post")
 	if status, _, _ := v.post("/runs/r0/retry", form); status != http.StatusUnprocessableEntity {
 		t.Errorf("without the number: %d", status)
 	}
 	form.Set("typed", "3")
+	form.Set("reason", "ticket 4711")
 	if _, at, _ := v.post("/runs/r0/retry", form); at != "/runs/r1" {
 		t.Errorf("after the retry: %s", at)
 	}
@@ -72,7 +73,7 @@ func TestRetry(t *testing.T) {
 			sent = append(sent, c)
 		}
 	}
-	if len(sent) != 1 || sent[0].key == "" || sent[0].body["plan"] != planHash || !slices.Equal(sent[0].body["outcomes"].([]any), []any{"failed"}) {
+	if len(sent) != 1 || sent[0].key == "" || sent[0].body["reason"] != "ticket 4711" || sent[0].body["plan"] != planHash || !slices.Equal(sent[0].body["outcomes"].([]any), []any{"failed"}) {
 		t.Errorf("%+v", sent)
 	}
 	o.set("POST /v1/runs/r0/retry", api.Problem{Status: http.StatusConflict, Detail: "the hosts changed"})
@@ -80,7 +81,7 @@ func TestRetry(t *testing.T) {
 	if status != http.StatusConflict {
 		t.Errorf("other hosts: %d", status)
 	}
-	has(t, "a refused retry", text, "the hosts changed", "The preview had 3 hosts", ">Retry on 3 hosts<")
+	has(t, "a refused retry", text, "the hosts changed", "The preview had 3 hosts", ">Retry on 3 hosts<", `value="ticket 4711"`)
 	if status, _, _ := v.post("/runs/r0/retry", url.Values{}); status != http.StatusUnprocessableEntity {
 		t.Errorf("without a preview: %d", status)
 	}

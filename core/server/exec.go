@@ -73,7 +73,7 @@ func becomes(r *core.BecomeRule) bool { return r != nil && r.On }
 
 // execOf is a command as the audit log has it.
 func execOf(c launch.Command) *ledger.Exec {
-	e := &ledger.Exec{Command: c.Line, Reason: c.Reason, OutsideWindows: c.OutsideWindows}
+	e := &ledger.Exec{Command: c.Line, OutsideWindows: c.OutsideWindows}
 	if becomes(c.Become) {
 		e.Become, e.BecomeUser = true, c.Become.User
 	}
@@ -82,7 +82,7 @@ func execOf(c launch.Command) *ledger.Exec {
 
 // commandOf reads the command that a caller asks for, and refuses what the caller may not ask.
 func (s *Server) commandOf(by caller, n api.NewExec) (launch.Command, error) {
-	c := launch.Command{Line: n.Command, StopAfter: n.StopAfter, Disruptive: n.Disruptive, OutsideWindows: n.OutsideWindows, Become: becomeOf(n), Reason: n.Reason}
+	c := launch.Command{Line: n.Command, StopAfter: n.StopAfter, Disruptive: n.Disruptive, OutsideWindows: n.OutsideWindows, Become: becomeOf(n)}
 	if !by.scope.All() {
 		c.Tenant = by.token.Tenant
 	}
@@ -128,7 +128,7 @@ func (s *Server) prepareCommand(ctx context.Context, by caller, c launch.Command
 		return nil, err
 	}
 	as.By, as.Trace, as.Scope, as.SkipNoWindow = by.name, telemetry.Traceparent(ctx), by.scope, n.SkipNoWindow || n.SkipUnfit
-	l, err := s.cfg.Catalog.PrepareCommand(s.cfg.Catalog.Current(), c, catalog.Request{Limit: n.Limit, MaxInFlight: n.MaxInFlight}, as)
+	l, err := s.cfg.Catalog.PrepareCommand(s.cfg.Catalog.Current(), c, catalog.Request{Limit: n.Limit, MaxInFlight: n.MaxInFlight, Reason: n.Reason}, as)
 	if err == nil {
 		trace.SpanFromContext(ctx).SetAttributes(telemetry.AttributeRun.String(l.Run.ID), telemetry.AttributeTenant.String(l.Run.Tenant))
 	}

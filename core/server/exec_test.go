@@ -164,7 +164,7 @@ func TestExecIsAudited(t *testing.T) {
 	if e.What != "run.exec" || e.Who != "acme/the operator" || e.Object != run.ID || e.Tenant != "acme" {
 		t.Errorf("%+v", e)
 	}
-	for _, part := range []string{`"command":"systemctl restart nginx"`, `"reason":"ticket 12"`, `"outside_windows":true`, `"jobs":2`} {
+	for _, part := range []string{`"command":"systemctl restart nginx"`, `"launch_reason":"ticket 12"`, `"outside_windows":true`, `"jobs":2`} {
 		if !strings.Contains(string(e.After), part) {
 			t.Errorf("the entry has no %s: %s", part, e.After)
 		}
@@ -226,11 +226,11 @@ func TestExecBecome(t *testing.T) {
 		}
 		becomes := c.want != nil && c.want.On
 		shown := want[api.Run](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID, nil), http.StatusOK)
-		if shown.Become != becomes || shown.BecomeUser != c.user || shown.CommandReason != c.reason {
+		if shown.Become != becomes || shown.BecomeUser != c.user || shown.LaunchReason != c.reason {
 			t.Errorf("%s: the view has %+v", c.name, shown)
 		}
 		entry := string(b.newestBy("acme/the operator", 0).After)
-		if strings.Contains(entry, `"become":true`) != becomes || strings.Contains(entry, `"reason":"ticket 9"`) != becomes {
+		if strings.Contains(entry, `"become":true`) != becomes || strings.Contains(entry, `"launch_reason":"ticket 9"`) != becomes {
 			t.Errorf("%s: the audit log has %s", c.name, entry)
 		}
 		b.finish(run)
@@ -243,7 +243,7 @@ func TestExecBecome(t *testing.T) {
 		}
 		retried := want[api.Run](t, b.ask(root, "POST", "/v1/runs/"+run.ID+"/retry", api.Retry{}), http.StatusCreated)
 		entry = string(b.newestBy("acme/the operator", 0).After)
-		if got := b.launched(retried).Snapshot.Become; !reflect.DeepEqual(got, c.want) || !strings.Contains(entry, `"become":true`) || !strings.Contains(entry, `"reason":"ticket 9"`) {
+		if got := b.launched(retried).Snapshot.Become; !reflect.DeepEqual(got, c.want) || !strings.Contains(entry, `"become":true`) || !strings.Contains(entry, `"launch_reason":"ticket 9"`) {
 			t.Errorf("%s: the retry has %+v, the audit log %s", c.name, got, entry)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 type plan struct {
 	kind       string         // as api.Run has it
 	command    launch.Command // of a run of one
+	reason     string         // of a person
 	become     *core.BecomeRule
 	disruptive bool
 	options    api.RunOptions

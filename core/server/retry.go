@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,9 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	}
 	if in.Body.From != "" {
 		request = fmt.Append(request, " from ", in.Body.From, " else ", in.Body.Else)
+	}
+	if in.Body.Reason != "" {
+		request = fmt.Append(request, " reason ", in.Body.Reason)
 	}
 	if answer, found, err := s.repeated(ctx, by, key, request); found || err != nil {
 		return answer, err
@@ -88,7 +92,7 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	if launch.ScansKeys(before) {
 		return retry{}, fmt.Errorf("retry run %s: it collected host keys: scan the hosts again with turnus hostkeys scan: %w", run.ID, core.ErrInvalid)
 	}
-	command, isCommand, err := launch.CommandOf(before)
+	command, isCommand, err := launch.CommandOf(&before.Snapshot)
 	if err != nil {
 		return retry{}, err
 	}
@@ -121,13 +125,14 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	var again retry
 	var at controller.Resumption
 	as := catalog.Launching{Only: still, Asked: snapshot.Asked{Retry: run.ID}}
+	reason := cmp.Or(asked.Reason, before.Snapshot.Reason)
 	if isCommand {
 		again.exec = execOf(command)
 		again.exec.Retry = run.ID
-		again.launch, err = s.prepareCommand(ctx, by, command, api.NewExec{MaxInFlight: before.Run.MaxInFlight, SkipNoWindow: asked.SkipNoWindow}, as)
+		again.launch, err = s.prepareCommand(ctx, by, command, api.NewExec{MaxInFlight: before.Run.MaxInFlight, SkipNoWindow: asked.SkipNoWindow, Reason: reason}, as)
 	} else {
 		n := againOf(before)
-		n.SkipNoWindow = asked.SkipNoWindow
+		n.SkipNoWindow, n.Reason = asked.SkipNoWindow, reason
 		if asked.From != "" {
 			as.Kept = func(now *playbooks.Playbook, hosts []core.Host) (map[string]int, error) {
 				var err error

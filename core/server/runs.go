@@ -109,7 +109,7 @@ func (s *Server) showLaunch(ctx context.Context, by caller, run *ledger.Run, sho
 			shown.Options.LeftOut = append([]string{"limit"}, left...)
 		}
 	}
-	shown.Command, shown.CommandReason = made.command.Line, made.command.Reason
+	shown.Command, shown.LaunchReason = made.command.Line, made.reason
 	if becomes(made.become) {
 		shown.Become, shown.BecomeUser = true, made.become.User
 	}
@@ -177,12 +177,12 @@ func (s *Server) planOf(ctx context.Context, run *ledger.Run) (plan, error) {
 		if err != nil {
 			return plan{}, err
 		}
-		command, isCommand, err := launch.CommandOf(l)
+		command, isCommand, err := launch.CommandOf(&l.Snapshot)
 		if err != nil {
 			return plan{}, err
 		}
 		p := plan{
-			command: command, become: l.Snapshot.Become, disruptive: l.Run.Disruptive, foreign: l.Snapshot.Asked != nil && l.Snapshot.Asked.All, options: optionsOf(l),
+			command: command, reason: l.Snapshot.Reason, become: l.Snapshot.Become, disruptive: l.Run.Disruptive, foreign: l.Snapshot.Asked != nil && l.Snapshot.Asked.All, options: optionsOf(l),
 			limits: slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),
 			stopAfter: l.Run.StopAfter, stopUnreachable: l.Run.StopUnreachable,
 		}

@@ -301,7 +301,7 @@ func scheduleOf(s *catalog.Schedule) api.Schedule {
 		shown.StartWithin = d.StartWithin.String()
 	}
 	q := s.Launches
-	shown.LaunchOptions = api.LaunchOptions{Limit: q.Limit, Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight}
+	shown.LaunchOptions = api.LaunchOptions{Limit: q.Limit, Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight, Reason: q.Reason}
 	zone, err := time.LoadLocation(shown.Timezone)
 	if err != nil {
 		zone = time.UTC

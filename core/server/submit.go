@@ -149,5 +149,5 @@ func requestOf(playbook string, o api.LaunchOptions) catalog.Request {
 		maps.Copy(vars, o.Vars)
 		maps.Copy(vars, o.Params)
 	}
-	return catalog.Request{Playbook: playbook, Limit: o.Limit, Vars: vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, MaxInFlight: o.MaxInFlight}
+	return catalog.Request{Playbook: playbook, Limit: o.Limit, Vars: vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, MaxInFlight: o.MaxInFlight, Reason: o.Reason}
 }

@@ -41,7 +41,7 @@ type Snapshot struct {
 	Check      bool              `json:"check,omitempty"`
 	Diff       bool              `json:"diff,omitempty"`
 	Become     *core.BecomeRule  `json:"become,omitempty"` // of the command line; that of the playbook goes before
-	Reason     string            `json:"reason,omitempty"` // of a command; workers do not read it
+	Reason     string            `json:"reason,omitempty"` // why it was launched; workers do not read it
 	Revision   string            `json:"revision,omitempty"`
 	LaunchedBy string            `json:"launched_by,omitempty"`
 	Launched   time.Time         `json:"launched"`

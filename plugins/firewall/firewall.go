@@ -51,7 +51,7 @@ type Outputs struct {
 	Elements  int     `json:"elements" jsonschema:"of its named sets and maps"`
 	Push      string  `json:"push,omitempty" jsonschema:"the push's folder under state_dir"`
 	Persisted string  `json:"persisted,omitempty" jsonschema:"file that was written"`
-	ProvenMS  int64   `json:"proven_ms,omitempty" jsonschema:"time of the new connection that confirmed"`
+	Proven    float64 `json:"proven_seconds,omitempty" jsonschema:"time of the new connection that confirmed"`
 	Seconds   float64 `json:"seconds,omitempty" jsonschema:"from arming the timer to its end, by confirmation or by the host's own way back"`
 }
 

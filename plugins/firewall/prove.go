@@ -26,7 +26,7 @@ func (p *push) prove(ctx context.Context) error {
 	connect := time.Duration(p.params.ConnectTimeout)
 	err := patiently(proving, func(ctx context.Context) error {
 		took, err := p.r.Host().Probe(ctx, connect)
-		p.r.Output("proven_ms", took.Milliseconds())
+		p.r.Output("proven_seconds", took.Round(time.Millisecond).Seconds())
 		return err
 	})
 	if err != nil {

@@ -57,7 +57,7 @@ func TestPush(t *testing.T) {
 	if live := d.live(); !strings.Contains(live, "tcp dport { 22, 80 } counter") {
 		t.Errorf("live:\n%s", live)
 	}
-	if got.Outputs["rules"] != 1.0 || got.Outputs["chains"] != 1.0 || got.Outputs["old_hash"] != "" || len(got.Outputs["new_hash"].(string)) != 64 || got.Outputs["persisted"] != file {
+	if got.Outputs["rules"] != 1.0 || got.Outputs["chains"] != 1.0 || got.Outputs["old_hash"] != "" || len(got.Outputs["new_hash"].(string)) != 64 || got.Outputs["persisted"] != file || got.Outputs["proven_seconds"] != 0.001 {
 		t.Errorf("outputs %v", got.Outputs)
 	}
 	if names := []string{got.Checkpoints[0].Name, got.Checkpoints[1].Name}; names[0] != "staged" || names[1] != "armed" {

@@ -185,7 +185,7 @@ type Outputs struct {
 	Slot       string  `json:"slot,omitempty" jsonschema:"the slot that runs now, as the device reported last"`
 	OldBootID  string  `json:"old_boot_id,omitempty" jsonschema:"of the boot before"`
 	BootID     string  `json:"boot_id,omitempty" jsonschema:"of the boot that proves the upgrade, or the way back"`
-	Down       float64 `json:"down,omitempty" jsonschema:"seconds from the request to reboot to the device's return"`
+	Down       float64 `json:"down_seconds,omitempty" jsonschema:"from the request to reboot to the device's return"`
 	Seconds    float64 `json:"seconds,omitempty" jsonschema:"from the installation's begin to the end"`
 }
 

@@ -156,7 +156,7 @@ func (u *upgrade) back(ctx context.Context) error {
 		return u.rollBack("the device was not back %w", err)
 	}
 	u.saw(f)
-	u.r.Output("down", time.Since(u.s.Asked).Round(time.Millisecond).Seconds())
+	u.r.Output("down_seconds", time.Since(u.s.Asked).Round(time.Millisecond).Seconds())
 	u.s.NewBoot = f.Boot
 	u.r.GoOn()
 	switch want := u.p.Artifact.Version; {

@@ -56,10 +56,10 @@ func (p *Params) Validate() error {
 
 // Outputs of a request.
 type Outputs struct {
-	Status    int    `json:"status" jsonschema:"status code of the answer"`
-	Body      string `json:"body" jsonschema:"the first 24 KiB, cut at white space"`
-	Truncated bool   `json:"truncated,omitempty" jsonschema:"the body was longer"`
-	Millis    int64  `json:"millis" jsonschema:"until the answer was read"`
+	Status    int     `json:"status" jsonschema:"status code of the answer"`
+	Body      string  `json:"body" jsonschema:"the first 24 KiB, cut at white space"`
+	Truncated bool    `json:"truncated,omitempty" jsonschema:"the body was longer"`
+	Seconds   float64 `json:"seconds" jsonschema:"until the answer was read"`
 }
 
 const (
@@ -131,7 +131,7 @@ func run(ctx context.Context, r *runOf, guard *outward.Guard) error {
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMatched))
 	r.Output("status", resp.StatusCode)
-	r.Output("millis", time.Since(begin).Milliseconds())
+	r.Output("seconds", time.Since(begin).Round(time.Millisecond).Seconds())
 	text := strings.ToValidUTF8(string(body), "\uFFFD")
 	kept := sdk.OutputText(text, maxKept)
 	r.Output("body", kept)

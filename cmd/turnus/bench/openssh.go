@@ -46,7 +46,7 @@ type opensshRow struct {
 	What       string  `json:"what"`
 	Seconds    float64 `json:"seconds"`
 	HostsPerS  float64 `json:"hosts_per_s"`
-	CPUPerHost float64 `json:"client_cpu_ms_per_host"`
+	CPUPerHost float64 `json:"client_cpu_per_host_seconds"`
 }
 
 // namespaceEnv marks the re-executed benchmark as the one in a network of its own. There sshd may
@@ -78,7 +78,7 @@ func benchOpenSSH(ctx context.Context, con *console.Console, r realBench, concur
 	out := opensshReport{Addresses: r.addresses}
 	add := func(what string, wall, cpu time.Duration) {
 		n := float64(r.addresses)
-		out.Rows = append(out.Rows, opensshRow{what, wall.Seconds(), n / wall.Seconds(), cpu.Seconds() * 1000 / n})
+		out.Rows = append(out.Rows, opensshRow{what, wall.Seconds(), n / wall.Seconds(), cpu.Seconds() / n})
 	}
 	wall, cpu, err := s.bareLoop(ctx, r.addresses, 50)
 	if err != nil {
@@ -112,7 +112,7 @@ func benchOpenSSH(ctx context.Context, con *console.Console, r realBench, concur
 	}
 	rows := [][]string{{"WHAT", "SECONDS", "HOSTS/S", "CLIENT CPU MS/HOST"}}
 	for _, row := range out.Rows {
-		rows = append(rows, []string{row.What, fmt.Sprintf("%.2f", row.Seconds), fmt.Sprintf("%.1f", row.HostsPerS), fmt.Sprintf("%.2f", row.CPUPerHost)})
+		rows = append(rows, []string{row.What, fmt.Sprintf("%.2f", row.Seconds), fmt.Sprintf("%.1f", row.HostsPerS), fmt.Sprintf("%.2f", 1000*row.CPUPerHost)})
 	}
 	console.Table(con.Out, rows)
 	return nil

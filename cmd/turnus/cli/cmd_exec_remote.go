@@ -28,7 +28,7 @@ func newExec(c *launch.Command, f *localrun.RunFlags) (api.NewExec, error) {
 	become, err := f.Play.BecomeRule()
 	n := api.NewExec{
 		Command: c.Line, Timeout: core.InSeconds(c.Timeout), Needs: core.InSeconds(c.Needs), StopAfter: c.StopAfter, Disruptive: c.Disruptive, MaxInFlight: f.Play.MaxInFlight,
-		SkipNoWindow: f.Play.SkipNoWindow, OutsideWindows: f.Outside, Reason: c.Reason,
+		SkipNoWindow: f.Play.SkipNoWindow, OutsideWindows: f.Outside, Reason: f.Play.Reason,
 	}
 	if become != nil {
 		n.Become, n.BecomeUser = &become.On, become.User

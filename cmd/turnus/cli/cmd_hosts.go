@@ -46,7 +46,7 @@ func (a *app) hostsListCmd() *cobra.Command {
 				fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w)
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, console.ListOf(hosts))
+				return console.PrintJSON(a.Out, console.ListOf(localrun.Shown(hosts)))
 			}
 			if vars {
 				return a.printHostVars(hosts)

@@ -80,7 +80,7 @@ func (a *app) runVerbFor(use, short, example string, do func(c *client.Client, c
 }
 
 func reasonFlag(c *cobra.Command, reason *string) {
-	c.Flags().StringVar(reason, "reason", "", "why: kept in the audit log")
+	c.Flags().StringVar(reason, "reason", "", "why: shown to other people, and kept in the audit log")
 }
 
 func (a *app) approveCmd() *cobra.Command {
@@ -106,23 +106,24 @@ func (a *app) retryCmd() *cobra.Command {
 	var outcomes []string
 	var follow bool
 	var from localrun.FromFlags
+	var q api.Retry
 	c := &cobra.Command{
 		Use: "retry RUN", Short: "Run a playbook again on the hosts of a run that did not succeed", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
 		Long: `Launch a new run of the same playbook on the hosts of a run that did not succeed. Its id goes to stdout.
 
 The new run has the playbook, the hosts' addresses and settings, and the secret references of the project as it is now, and
-the vars and tags of the run before. Hosts that left the inventory, or now belong to another tenant, are left out.
+the vars, tags and, without --reason, the reason of the run before. Hosts that left the inventory, or now belong to another tenant, are left out.
 
 With --from failed-step each host continues at the step that failed. The steps before it are not called again, except those
 with redo: always. A host that cannot continue refuses the retry, or begins with the first step: --else restart.`,
 		Example: `  turnus runs retry 20261120-021500-ab3cd5ef --follow
   turnus runs retry 20261120-021500-ab3cd5ef --from failed-step
-  turnus runs retry 20261120-021500-ab3cd5ef --outcome unreachable`,
+  turnus runs retry 20261120-021500-ab3cd5ef --outcome unreachable --reason "power is back"`,
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			if err := from.Check(); err != nil {
 				return err
 			}
-			q := api.Retry{From: from.From, Else: from.Else}
+			q.From, q.Else = from.From, from.Else
 			for _, text := range outcomes {
 				o := core.Outcome(text)
 				if !slices.Contains(core.Outcomes(), o) {
@@ -152,6 +153,7 @@ with redo: always. A host that cannot continue refuses the retry, or begins with
 	c.Flags().StringSliceVar(&outcomes, "outcome", nil, "only hosts that ended so: failed, unreachable, cancelled, lost, rolled_back, … (default: all that are not good)")
 	_ = c.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions([]string{"failed", "unreachable", "cancelled", "lost", "rolled_back"}, cobra.ShellCompDirectiveNoFileComp))
 	from.Add(c, "")
+	reasonFlag(c, &q.Reason)
 	c.Flags().BoolVarP(&follow, "follow", "F", false, "watch the new run to its end, and exit as turnus run does")
 	return c
 }

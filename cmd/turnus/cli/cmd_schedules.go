@@ -106,6 +106,7 @@ func (a *app) writeSchedule(s api.Schedule) {
 	if s.Pinned {
 		row("project", strings.TrimSpace("as it was when it was made "+s.Revision))
 	}
+	row("reason", s.Reason)
 	row("limit", strings.Join(s.Limit, ","))
 	if len(s.Vars) > 0 {
 		vars, _ := json.Marshal(s.Vars) // they came as JSON
@@ -213,7 +214,7 @@ func (a *app) schedulesTriggerCmd() *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
 		Use: "trigger SCHEDULE", Short: "Launch a schedule now, paused or not", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, scheduleNames),
-		Example: "  turnus schedules trigger nightly-ntp --follow",
+		Example: "  turnus schedules trigger nightly-ntp --follow --reason 'new servers'",
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			launched, err := c.TriggerSchedule(ctx, args[0], onceKey(), reason)
 			if err != nil {

@@ -33,6 +33,7 @@ func (f *launchFlags) add(c *cobra.Command, o *api.LaunchOptions) {
 	fl.BoolVarP(&o.Check, "check", "C", false, "change nothing: report what would change; job types that cannot are skipped")
 	fl.BoolVarP(&o.Diff, "diff", "D", false, "show what changes in files")
 	fl.IntVar(&o.MaxInFlight, "max-in-flight", 0, "hosts at the same time; 0 is the playbook's max_in_flight")
+	reasonFlag(c, &o.Reason)
 }
 
 // read fills in what flags name indirectly.
@@ -72,12 +73,11 @@ and secrets are those of then. --newest takes the project as it is then. The nam
 schedule goes to stdout: turnus schedules show prints which run it made, and turnus schedules
 rm removes it before its time.
 
-With --follow it is watched to its end, and the exit code is that of turnus run: 0 all
-well; 2 some host failed; 3 cancelled; 4 some host unreachable, none failed. Ctrl-C ends
-the watching only; turnus runs cancel ends the run.`,
+With --follow it is watched to its end, with the exit codes of turnus run. Ctrl-C ends the
+watching only; turnus runs cancel ends the run.`,
 		Example: `  turnus submit ntp --follow
   turnus submit firmware --limit 'web*' -e image=8.4.2 --check --diff
-  turnus submit dns-rollover --four-eyes      # somebody else approves it: turnus runs approve RUN
+  turnus submit dns-rollover --four-eyes --reason 'ticket 4711'   # somebody else approves it: turnus runs approve RUN
   turnus submit ntp --at 2026-12-01T02:00 --timezone Europe/Zurich --start-within 2h
   run=$(turnus submit ntp) && turnus watch "$run"`,
 		Args: cobra.ExactArgs(1),
@@ -85,6 +85,15 @@ the watching only; turnus runs cancel ends the run.`,
 			f.new.Playbook = args[0]
 			if cmd.Flags().Changed("criticality") {
 				f.new.Criticality = &f.criticality
+			}
+			refused, why := []string{"start-within", "timezone", "newest"}, "is for --at\nhint: turnus submit PLAYBOOK --at 2026-12-01T02:00 --timezone Europe/Zurich"
+			if f.at != "" {
+				refused, why = []string{"criticality", "paused", "four-eyes", "skip-no-window", "follow"}, "is not for --at: a schedule launches later, and leaves out hosts that no window fits"
+			}
+			for _, flag := range refused {
+				if cmd.Flags().Changed(flag) {
+					return console.Invalid("--%s %s", flag, why)
+				}
 			}
 			return remote.Run(a.Console, &f.remote, func(ctx context.Context, c *client.Client, _ []string) error {
 				if err := f.launch.read(&f.new.LaunchOptions); err != nil {
@@ -96,11 +105,6 @@ the watching only; turnus runs cancel ends the run.`,
 					}
 				}
 				if f.at != "" {
-					for _, flag := range []string{"criticality", "paused", "four-eyes", "skip-no-window", "follow"} {
-						if cmd.Flags().Changed(flag) {
-							return console.Invalid("--%s is not for --at: a schedule launches later, and leaves out hosts that no window fits", flag)
-						}
-					}
 					return a.submitAt(ctx, c, &f)
 				}
 				return a.submit(ctx, c, &f)
@@ -144,14 +148,6 @@ func (a *app) askParams(ctx context.Context, c *client.Client, n *api.NewRun) er
 }
 
 func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) error {
-	for _, r := range []struct {
-		flag  string
-		given bool
-	}{{"start-within", f.startWithin != ""}, {"timezone", f.timezone != ""}, {"newest", f.newest}} {
-		if r.given {
-			return console.Invalid("--%s is for --at\nhint: turnus submit PLAYBOOK --at 2026-12-01T02:00 --timezone Europe/Zurich", r.flag)
-		}
-	}
 	run, err := c.CreateRun(ctx, cmp.Or(f.key, onceKey()), f.new)
 	if err != nil {
 		return err

@@ -131,3 +131,35 @@ func TestPictureOfAWaveOfARun(t *testing.T) {
 		}
 	}
 }
+
+// A reason goes to the server with each kind of launch, and runs show prints it, without what would
+// drive a terminal.
+func TestReasonOfALaunch(t *testing.T) {
+	var sent []string
+	server := answers(t, func(r *http.Request) any {
+		if r.Method == http.MethodGet && r.URL.Path == "/v1/runs/r1" {
+			return api.Run{ID: "r1", Playbook: "ntp", LaunchReason: "ticket \x1b[2J4711"}
+		}
+		if r.Method == http.MethodGet {
+			return nil
+		}
+		var body struct{ Reason string }
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		sent = append(sent, r.URL.Path+" "+body.Reason)
+		return map[string]any{"id": "r1", "run": "r1", "name": "n"}
+	})
+	t.Setenv("TURNUS_TOKEN", "t")
+	for _, line := range []string{"submit ntp", "submit ntp --key k --at 2130-01-01T02:00", "runs retry r0", "schedules trigger n", "schedules set n --playbook ntp --cron @daily"} {
+		turnus(t, console.ExitOK, append(strings.Fields(line), "--reason", "ticket 4711", "--server", server)...)
+	}
+	paths := []string{"/v1/runs", "/v1/schedules/" + onceName("ntp", "k"), "/v1/runs/r0/retry", "/v1/schedules/n/trigger", "/v1/schedules/n"}
+	for i, path := range paths {
+		if len(sent) != len(paths) || sent[i] != path+" ticket 4711" {
+			t.Fatalf("sent %q, expected a reason to %q", sent, paths)
+		}
+	}
+	out, _ := turnus(t, console.ExitOK, "runs", "show", "r1", "--server", server)
+	if !strings.Contains(out, "\nwhy          ticket ") || strings.Contains(out, "\x1b") {
+		t.Errorf("runs show prints %q", out)
+	}
+}

@@ -174,7 +174,7 @@ func TestLabExecAsRootThroughAServer(t *testing.T) {
 		t.Fatalf("%d entries: %v", len(entries), err)
 	}
 	audited := string(entries[0].After)
-	for _, part := range []string{`"become":true`, `"reason":"ticket 9"`} {
+	for _, part := range []string{`"become":true`, `"launch_reason":"ticket 9"`} {
 		if !strings.Contains(audited, part) {
 			t.Errorf("the audit log has no %s: %s", part, audited)
 		}

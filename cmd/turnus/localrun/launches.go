@@ -43,6 +43,7 @@ type PlayFlags struct {
 	nodeSecrets  []string               // see launch.Options
 	SkipNoWindow bool                   // leave out hosts that no window fits, and list them in Launch.NoWindow
 	Command      *launch.Command        // launched in the place of playbooks; nil: playbooks are
+	Reason       string                 // why it is launched
 
 	At time.Time // of the launch; now when it is zero
 
@@ -99,10 +100,6 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 		return nil, err
 	}
 	var launches []*launch.Launch
-	var reason string
-	if f.Command != nil {
-		reason = f.Command.Reason
-	}
 	given, err := varsOf(all, vars)
 	if err != nil {
 		return nil, err
@@ -117,7 +114,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 			return nil, err
 		}
 		o := launch.Options{
-			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, Become: become, Reason: reason, MaxInFlight: f.MaxInFlight,
+			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, Become: become, Reason: f.Reason, MaxInFlight: f.MaxInFlight,
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Calendar(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
 			Now: f.At, Need: record.need(ctx), Facts: facts, Inventory: inv.Hosts, Secrets: f.secrets, NodeSecrets: f.nodeSecrets, Source: f.Inv.sourceOf(inv),
 		}

@@ -81,7 +81,7 @@ func WriteRun(con *console.Console, r api.Run, local bool) {
 	if r.Become {
 		row("as", cmp.Or(r.BecomeUser, "root, or the inventory's user"))
 	}
-	row("why", r.CommandReason)
+	row("why", r.LaunchReason)
 	row("tenant", r.Tenant)
 	row("revision", r.Revision)
 	row("phase", string(r.Phase))
