@@ -185,7 +185,7 @@ type inherited struct {
 // into returns the settings that are passed to the steps of block index.
 func (h inherited) into(index int, b *draftBlock) inherited {
 	h.within = append(slices.Clone(h.within), index)
-	h.tags = union(h.tags, b.tags)
+	h.tags = core.Union(h.tags, b.tags)
 	if b.become != nil {
 		h.become = b.become
 	}
@@ -198,7 +198,7 @@ func (h inherited) into(index int, b *draftBlock) inherited {
 
 // apply gives a step what it inherits.
 func (h inherited) apply(s *Step) {
-	s.Within, s.Tags = h.within, union(h.tags, s.Tags)
+	s.Within, s.Tags = h.within, core.Union(h.tags, s.Tags)
 	if s.Become == nil {
 		s.Become = h.become
 	}
@@ -209,16 +209,6 @@ func (h inherited) apply(s *Step) {
 		s.Window = NoWindow
 	}
 	s.Facts = s.Facts || h.facts
-}
-
-func union(a, b []string) []string {
-	out := slices.Clone(a)
-	for _, one := range b {
-		if !slices.Contains(out, one) {
-			out = append(out, one)
-		}
-	}
-	return out
 }
 
 // readSteps reads the list of steps of the file.

@@ -45,11 +45,7 @@ func (r route) key() string {
 	if len(r) == 1 {
 		return r[0].id
 	}
-	ids := make([]string, len(r))
-	for i, e := range r {
-		ids[i] = e.id
-	}
-	return strings.Join(ids, "\x01")
+	return strings.Join(core.Map(r, func(e *endpoint) string { return e.id }), "\x01")
 }
 
 // resolve lays out the whole way to a host before anything is dialled. The

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -183,15 +184,9 @@ type Running struct {
 // Running lists the jobs that run now, longest first. Safe for concurrent use.
 func (w *Worker) Running() []Running {
 	w.mu.Lock()
-	jobs := make([]*job, 0, len(w.running))
-	for _, j := range w.running {
-		jobs = append(jobs, j)
-	}
+	jobs := slices.Collect(maps.Values(w.running))
 	w.mu.Unlock()
-	out := make([]Running, len(jobs))
-	for i, j := range jobs {
-		out[i] = j.snapshot()
-	}
+	out := core.Map(jobs, (*job).snapshot)
 	slices.SortFunc(out, func(a, b Running) int { return a.Started.Compare(b.Started) })
 	return out
 }

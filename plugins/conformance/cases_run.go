@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
@@ -247,7 +248,7 @@ func (s *suite) hanging(ctx context.Context, limit time.Duration, inspect func(p
 	if n == 0 {
 		return notApplicable("no example both ends unasked and works on its host")
 	}
-	return passed("%s", plural(n, "job type"))
+	return passed("%s", core.Plural(n, "job type"))
 }
 
 // signalIfRunning ends the process of a call that is still under way: nothing else is sure to.
@@ -380,7 +381,7 @@ func (s *suite) concurrent(ctx context.Context) result {
 			return v
 		}
 	}
-	return passed("%d at the same time on %d hosts, %s", atOnce, n, plural(len(types), "job type"))
+	return passed("%d at the same time on %d hosts, %s", atOnce, n, core.Plural(len(types), "job type"))
 }
 
 // alone runs an example on one host of the world, in a process of its own; nil if that does not
