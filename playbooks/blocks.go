@@ -1,6 +1,7 @@
 package playbooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -202,9 +203,7 @@ func (h inherited) apply(s *Step) {
 	if s.Become == nil {
 		s.Become = h.become
 	}
-	if s.Window == "" {
-		s.Window = h.window
-	}
+	s.Window = cmp.Or(s.Window, h.window)
 	if h.unwindowed {
 		s.Window = NoWindow
 	}

@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strings"
@@ -72,9 +73,7 @@ func (r *routes) text() string {
 	var all []string
 	for _, one := range r.All {
 		what := strings.Join(one.Kinds, ", ")
-		if what == "" {
-			what = "everything"
-		}
+		what = cmp.Or(what, "everything")
 		if one.Severity != "" {
 			what += " of " + string(one.Severity)
 		}

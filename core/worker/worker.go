@@ -6,6 +6,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -98,12 +99,8 @@ func New(c Config) (*Worker, error) {
 	case c.Concurrency < 0:
 		return nil, fmt.Errorf("worker: concurrency %d: expected 1 or more: %w", c.Concurrency, core.ErrInvalid)
 	}
-	if c.Name == "" {
-		c.Name = "worker"
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 64
-	}
+	c.Name = cmp.Or(c.Name, "worker")
+	c.Concurrency = cmp.Or(c.Concurrency, 64)
 	if c.Grace <= 0 {
 		c.Grace = 5 * time.Second
 	}
@@ -113,9 +110,7 @@ func New(c Config) (*Worker, error) {
 	if c.Limits.Memory <= 0 {
 		c.Limits.Memory = 0.9
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Events == nil {
 		c.Events = func(Event) {}
 	}

@@ -3,6 +3,7 @@
 package dnssec
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
@@ -68,18 +69,12 @@ type evidence struct {
 // fill gives the defaults of objects that were left out as a whole.
 func (p *Params) fill() {
 	p.Zone = plain(p.Zone)
-	if p.Parent.Method == "" {
-		p.Parent.Method = "manual"
-	}
+	p.Parent.Method = cmp.Or(p.Parent.Method, "manual")
 	if p.Parent.Within == 0 {
 		p.Parent.Within = sdk.Duration(72 * time.Hour)
 	}
-	if p.Signer.Config == "" {
-		p.Signer.Config = "/etc/bind/named.conf"
-	}
-	if p.Signer.Address == "" {
-		p.Signer.Address = "127.0.0.1"
-	}
+	p.Signer.Config = cmp.Or(p.Signer.Config, "/etc/bind/named.conf")
+	p.Signer.Address = cmp.Or(p.Signer.Address, "127.0.0.1")
 }
 
 // Validate checks the rules that the schema cannot express.

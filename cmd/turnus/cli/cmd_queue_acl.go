@@ -41,9 +41,7 @@ Without --password-file a password is made, and printed on stderr, once. Redis k
 		Args: cobra.ExactArgs(1), ValidArgs: roleNames(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			doc := aclDoc{User: user, Role: args[0], Pools: pools}
-			if doc.User == "" {
-				doc.User = "turnus-" + doc.Role
-			}
+			doc.User = cmp.Or(doc.User, "turnus-"+doc.Role)
 			return a.queueACL(doc, passwordFile)
 		},
 	}

@@ -5,6 +5,7 @@
 package localrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,9 +161,7 @@ func (p *Part) last(c *Conductor) queue.Status { return core.Locked(&c.mu, &p.st
 // launch has the run accepted and waits for its end.
 func (c *Conductor) launch(ctx, life context.Context, p *Part) error {
 	by := p.Launch.Snapshot.LaunchedBy
-	if by == "" {
-		by = "turnus run"
-	}
+	by = cmp.Or(by, "turnus run")
 	if err := c.accept(life, p, by); err != nil {
 		return err
 	}

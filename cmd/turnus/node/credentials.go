@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,9 +166,7 @@ func signerOf(store *secrets.Store, key, vault string, lifetime time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	if lifetime == 0 {
-		lifetime = transport.DefaultLifetime
-	}
+	lifetime = cmp.Or(lifetime, transport.DefaultLifetime)
 	if err := transport.CheckLifetime(lifetime); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -510,9 +511,7 @@ func adjustMany(f *fixture) {
 	}
 	for i := range n {
 		want := map[int]queue.Phase{3: queue.Paused, 4: queue.Paused, 5: queue.Stopped}[i]
-		if want == "" {
-			want = queue.Active
-		}
+		want = cmp.Or(want, queue.Active)
 		eq(f, fmt.Sprint("phase of r", i), f.status(fmt.Sprint("r", i)).Phase, want)
 	}
 	s := f.open("n")

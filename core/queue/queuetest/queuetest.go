@@ -7,6 +7,7 @@
 package queuetest
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -61,9 +62,7 @@ func (s Subject) one(t *testing.T, tc test) {
 	}
 	around(t, func(t *testing.T) {
 		ttl := tc.ttl
-		if ttl == 0 {
-			ttl = longTTL
-		}
+		ttl = cmp.Or(ttl, longTTL)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		f := &fixture{T: t, ctx: ctx, q: s.Open(t, ttl), ttl: ttl}
