@@ -103,11 +103,7 @@ func (s *suite) subjects(ctx context.Context, fit func(*baseline) bool) []*basel
 			best[b.typ.Name] = b
 		}
 	}
-	var list []*baseline
-	for _, name := range names {
-		list = append(list, best[name])
-	}
-	return list
+	return core.Map(names, func(name string) *baseline { return best[name] })
 }
 
 func worksOnHost(b *baseline) bool {

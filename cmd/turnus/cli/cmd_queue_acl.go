@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/yamlread"
 )
@@ -52,11 +53,7 @@ Without --password-file a password is made, and printed on stderr, once. Redis k
 }
 
 func roleNames() []string {
-	var names []string
-	for _, r := range redisconn.Roles() {
-		names = append(names, string(r))
-	}
-	return names
+	return core.Map(redisconn.Roles(), func(r redisconn.Role) string { return string(r) })
 }
 
 func (a *app) queueACL(doc aclDoc, passwordFile string) error {

@@ -126,11 +126,7 @@ func (c *Credentials) make(from *secrets.Credential) (*transport.Credential, err
 
 // check returns an error for each credential that cannot be used, before a host needs it.
 func (c *Credentials) check(ctx context.Context) error {
-	var errs []error
-	for _, from := range c.store.Credentials() {
-		errs = append(errs, c.CheckOne(ctx, from))
-	}
-	return errors.Join(errs...)
+	return errors.Join(core.Map(c.store.Credentials(), func(from *secrets.Credential) error { return c.CheckOne(ctx, from) })...)
 }
 
 // CheckOne checks that a credential can be used: its files and variables are there.

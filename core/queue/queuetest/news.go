@@ -548,10 +548,7 @@ func (m *machine) news(t *rapid.T) {
 		return
 	}
 	both(t, m, "Look", func(s *side) (seen []string, err error) {
-		asks := make([]queue.Ask, len(runs))
-		for i, id := range runs {
-			asks[i] = queue.Ask{Run: id, Cursor: s.logs[id], Awaited: true}
-		}
+		asks := core.Map(runs, func(id string) queue.Ask { return queue.Ask{Run: id, Cursor: s.logs[id], Awaited: true} })
 		for i, sight := range s.q.Poll(t.Context(), 1000, asks...) {
 			if sight.Err != nil {
 				return nil, sight.Err
