@@ -51,16 +51,6 @@ type HostBecome struct {
 	Always bool `json:"always,omitempty"` // also where no rule asks for it
 }
 
-// Rule returns the first rule that is given, or nil.
-func Rule(rules ...*BecomeRule) *BecomeRule {
-	for _, r := range rules {
-		if r != nil {
-			return r
-		}
-	}
-	return nil
-}
-
 // As returns as which user a step runs on the host: the rule counts; where none is given, the
 // inventory.
 func (h Host) As(rule *BecomeRule) Become {

@@ -36,13 +36,13 @@ func (h Handlers) IsArmed(notify []string) bool {
 
 // Arm notes that a step which notifies these is about to change the host.
 func (h Handlers) Arm(notify []string) Handlers {
-	h.Armed = union(h.Armed, notify)
+	h.Armed = Union(h.Armed, notify)
 	return h
 }
 
 // Notify makes handlers pending.
 func (h Handlers) Notify(names []string) Handlers {
-	h.Pending = union(h.Pending, names)
+	h.Pending = Union(h.Pending, names)
 	h.Armed = without(h.Armed, names)
 	return h
 }
@@ -63,7 +63,7 @@ func (h Handlers) After(notify []string, o Outcome, before, goesOn bool) Handler
 
 // Replaces notes runs of which everything that was pending is known here.
 func (h Handlers) Replaces(runs []string) Handlers {
-	h.From = union(h.From, runs)
+	h.From = Union(h.From, runs)
 	return h
 }
 
@@ -71,16 +71,6 @@ func (h Handlers) Replaces(runs []string) Handlers {
 func (h Handlers) Clear(name string) Handlers {
 	h.Pending = without(h.Pending, []string{name})
 	return h
-}
-
-func union(a, b []string) []string {
-	out := slices.Clone(a)
-	for _, name := range b {
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 func without(all, names []string) []string {

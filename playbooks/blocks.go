@@ -1,6 +1,7 @@
 package playbooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -185,7 +186,7 @@ type inherited struct {
 // into returns the settings that are passed to the steps of block index.
 func (h inherited) into(index int, b *draftBlock) inherited {
 	h.within = append(slices.Clone(h.within), index)
-	h.tags = union(h.tags, b.tags)
+	h.tags = core.Union(h.tags, b.tags)
 	if b.become != nil {
 		h.become = b.become
 	}
@@ -198,27 +199,15 @@ func (h inherited) into(index int, b *draftBlock) inherited {
 
 // apply gives a step what it inherits.
 func (h inherited) apply(s *Step) {
-	s.Within, s.Tags = h.within, union(h.tags, s.Tags)
+	s.Within, s.Tags = h.within, core.Union(h.tags, s.Tags)
 	if s.Become == nil {
 		s.Become = h.become
 	}
-	if s.Window == "" {
-		s.Window = h.window
-	}
+	s.Window = cmp.Or(s.Window, h.window)
 	if h.unwindowed {
 		s.Window = NoWindow
 	}
 	s.Facts = s.Facts || h.facts
-}
-
-func union(a, b []string) []string {
-	out := slices.Clone(a)
-	for _, one := range b {
-		if !slices.Contains(out, one) {
-			out = append(out, one)
-		}
-	}
-	return out
 }
 
 // readSteps reads the list of steps of the file.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -42,11 +43,7 @@ func textBounds(text string, s *jsonschema.Schema) string {
 	if s.Pattern != "" {
 		if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(text) {
 			if len(s.Examples) > 0 { // easier to follow than a pattern
-				words := make([]string, len(s.Examples))
-				for i, e := range s.Examples {
-					words[i] = fmt.Sprint(e)
-				}
-				return "text such as " + strings.Join(words, " or ")
+				return "text such as " + strings.Join(texts(s.Examples), " or ")
 			}
 			if s.Description != "" {
 				return fmt.Sprintf("%s (pattern %s)", clip(s.Description, 100), s.Pattern)
@@ -129,4 +126,9 @@ func (v *value) describe() string {
 		return yamlread.Kind(v.node) // as it is written: 0644, not 420
 	}
 	return describe(v.literal)
+}
+
+// texts are values as a message names them.
+func texts(values []any) []string {
+	return core.Map(values, func(v any) string { return fmt.Sprint(v) })
 }

@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -104,11 +105,7 @@ func (d *decoder) plain(n *yaml.Node, depth int) any {
 		}
 		return out
 	case yaml.SequenceNode:
-		out := make([]any, 0, len(target.Content))
-		for _, item := range target.Content {
-			out = append(out, d.plain(item, depth+1))
-		}
-		return out
+		return core.Map(target.Content, func(item *yaml.Node) any { return d.plain(item, depth+1) })
 	}
 	if at := strings.Index(target.Value, "${{"); at >= 0 {
 		d.report(d.src.inside(target, len([]rune(target.Value[:at])), 3), problem{

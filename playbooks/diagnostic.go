@@ -27,11 +27,7 @@ type Diagnostic struct {
 }
 
 func (d Diagnostics) Error() string {
-	parts := make([]string, len(d))
-	for i, one := range d {
-		parts[i] = one.String()
-	}
-	return strings.Join(parts, "\n\n")
+	return strings.Join(core.Map(d, Diagnostic.String), "\n\n")
 }
 
 // Is makes errors.Is(err, core.ErrInvalid) hold: the caller's file is wrong.

@@ -362,11 +362,7 @@ func hostField(h core.Host, field string) any {
 		}
 		return labels
 	case "groups":
-		groups := make([]any, len(h.Groups))
-		for i, g := range h.Groups {
-			groups[i] = g
-		}
-		return groups
+		return core.Map(h.Groups, func(g string) any { return g })
 	}
 	return nil
 }

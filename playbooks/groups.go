@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
 )
 
 // maxGroups is how deep groups may be nested, over all files.
@@ -81,7 +83,7 @@ func (p *Playbook) Selected(selects func(tags []string) bool) []bool {
 				continue
 			}
 			for j := b.First; j < b.Rescue && !out[i]; j++ {
-				out[i] = out[j] && selects(union(p.Steps[i].Tags, p.Steps[j].Tags))
+				out[i] = out[j] && selects(core.Union(p.Steps[i].Tags, p.Steps[j].Tags))
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -145,10 +146,7 @@ func (d *decoder) checkHandlers(root *yaml.Node, p *Playbook) {
 	if d.Full {
 		return
 	}
-	names := make([]string, len(p.Handlers))
-	for i, h := range p.Handlers {
-		names[i] = d.local(h.Name)
-	}
+	names := core.Map(p.Handlers, func(h Step) string { return d.local(h.Name) })
 	known := slices.Compact(slices.Sorted(slices.Values(names)))
 	known = slices.DeleteFunc(known, func(name string) bool { return name == "" })
 	notified := map[string]bool{}

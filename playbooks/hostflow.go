@@ -2,9 +2,10 @@ package playbooks
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/expr-lang/expr/ast"
+
+	"github.com/turnus/turnus/core"
 )
 
 // flowKind is the part of hosts('…') that a part of an expression gives.
@@ -146,19 +147,8 @@ func (f *follower) either(n, a, b ast.Node) flow {
 	case x.kind == flowOther:
 		return y
 	}
-	x.trees = joined(x.trees, y.trees)
+	x.trees = core.Union(x.trees, y.trees) // an expression may join a list with itself again and again
 	return x
-}
-
-// joined has each tree once: an expression may join a list with itself again and again.
-func joined(a, b []*fieldTree) []*fieldTree {
-	out := slices.Clone(a)
-	for _, t := range b {
-		if !slices.Contains(out, t) {
-			out = append(out, t)
-		}
-	}
-	return out
 }
 
 func (f *follower) binary(n *ast.BinaryNode) flow {
@@ -314,7 +304,7 @@ func (f *follower) concat(n *ast.BuiltinNode) flow {
 			f.use(a, v)
 			continue
 		}
-		out = flow{flowList, joined(out.trees, v.trees), v.shape}
+		out = flow{flowList, core.Union(out.trees, v.trees), v.shape}
 	}
 	return out
 }

@@ -99,11 +99,7 @@ func (l *HostList) Diagnose(message, expected, hint string) error {
 
 // HostLists returns the lists of hosts that expressions of the playbook read, by their texts.
 func (p *Playbook) HostLists() []*HostList {
-	out := make([]*HostList, 0, len(p.lists))
-	for _, text := range sortedKeys(p.lists) {
-		out = append(out, p.lists[text])
-	}
-	return out
+	return core.Map(sortedKeys(p.lists), func(text string) *HostList { return p.lists[text] })
 }
 
 // hostFacts reports whether hosts('…') reads facts, to select hosts or of those that it gives.

@@ -88,11 +88,7 @@ func (p *Param) Want() string {
 		ListParam: "a list of texts", SecretParam: "the name of a secret"}[p.Type]
 	switch {
 	case len(p.Choices) > 0:
-		names := make([]string, len(p.Choices))
-		for i, c := range p.Choices {
-			names[i] = fmt.Sprint(c)
-		}
-		kind = yamlread.OneOf(names)
+		kind = yamlread.OneOf(texts(p.Choices))
 	case p.Pattern != "":
 		kind += " that matches " + p.Pattern
 	}

@@ -276,11 +276,7 @@ func nearFile(path string) string {
 	if err != nil {
 		return "the folder " + folder + " does not exist: pwd shows where you are"
 	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	if near := yamlread.Nearest(filepath.Base(path), names); near != "" {
+	if near := yamlread.Nearest(filepath.Base(path), core.Map(entries, os.DirEntry.Name)); near != "" {
 		return "did you mean " + filepath.Join(folder, near) + "?"
 	}
 	return "ls " + folder + " lists the files there; turnus init DIR makes a project with a playbook"

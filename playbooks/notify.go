@@ -6,6 +6,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/notify/policy"
 	"github.com/turnus/turnus/core/yamlread"
 )
@@ -51,11 +52,7 @@ func tenantKinds() []string {
 }
 
 func severities() []string {
-	var all []string
-	for _, s := range policy.Severities() {
-		all = append(all, string(s))
-	}
-	return all
+	return core.Map(policy.Severities(), func(s policy.Severity) string { return string(s) })
 }
 
 func notifyFields() []field[policy.Route] {

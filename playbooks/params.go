@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Params is a compiled with: block: YAML whose strings may hold ${{ }}. It is
@@ -324,11 +326,7 @@ func (v *value) plain() any {
 		}
 		return out
 	case v.items != nil:
-		out := make([]any, 0, len(v.items))
-		for _, item := range v.items {
-			out = append(out, item.plain())
-		}
-		return out
+		return core.Map(v.items, (*value).plain)
 	}
 	return v.literal
 }

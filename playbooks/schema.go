@@ -1,6 +1,7 @@
 package playbooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -40,9 +41,7 @@ func Schema(types []Type) ([]byte, error) {
 		if len(params.Defs)+len(params.Definitions) > 0 {
 			params.ID = "https://turnus.invalid/types/" + t.Name // its #/$defs stay its own
 		}
-		if params.Description == "" {
-			params.Description = t.Doc
-		}
+		params.Description = cmp.Or(params.Description, t.Doc)
 		root.Defs["params."+t.Name] = params
 		then := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"with": {Ref: "#/$defs/params." + t.Name}}}
 		if len(params.Required) > 0 {

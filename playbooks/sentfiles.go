@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -71,11 +72,7 @@ func nearSent(place string) string {
 	if err != nil {
 		return "ls " + filepath.Dir(filepath.Dir(place)) + " lists the folders there"
 	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	if near := yamlread.Nearest(filepath.Base(place), names); near != "" {
+	if near := yamlread.Nearest(filepath.Base(place), core.Map(entries, os.DirEntry.Name)); near != "" {
 		return "did you mean " + filepath.Join(filepath.Dir(place), near) + "?"
 	}
 	return "ls " + filepath.Dir(place) + " lists the files there; name one that the run makes by an expression: ${{ \"NAME\" }}"

@@ -244,10 +244,7 @@ func (k *paramCheck) allowed(v *value, s *jsonschema.Schema, path string) bool {
 	if len(values) == 0 || slices.ContainsFunc(values, func(e any) bool { return fmt.Sprint(e) == fmt.Sprint(v.plain()) }) {
 		return true
 	}
-	var words []string
-	for _, e := range values {
-		words = append(words, fmt.Sprint(e))
-	}
+	words := texts(values)
 	k.report(v, problem{message: fmt.Sprintf("%s is %s", paramName(path), v.describe()), expected: yamlread.OneOf(words), hint: yamlread.DidYouMean(fmt.Sprint(v.plain()), words)})
 	return false
 }

@@ -129,9 +129,7 @@ func intersect(own, theirs []piece, parent string) (out []piece, dropped []Dropp
 			both.span, both.whole = s, p.whole.and(q.whole)
 			both.lifts = slices.Concat(p.lifts, q.lifts)
 			both.notes = slices.Concat(p.notes, q.notes)
-			if both.why == "" {
-				both.why = q.why
-			}
+			both.why = cmp.Or(both.why, q.why)
 			if s != p.span {
 				both.notes = appendNew(both.notes, "cut to what "+parent+" allows")
 			}

@@ -224,16 +224,12 @@ func (c *compiler) settings(s *Set, out *Compiled) {
 		if out.Cutoff == 0 && level.Cutoff != nil {
 			out.Cutoff = *level.Cutoff
 		}
-		if out.Overrun == "" {
-			out.Overrun = level.Overrun
-		}
+		out.Overrun = cmp.Or(out.Overrun, level.Overrun)
 		if out.Carry == nil {
 			out.Carry = level.Carry
 		}
 	}
-	if out.Overrun == "" {
-		out.Overrun = Finish
-	}
+	out.Overrun = cmp.Or(out.Overrun, Finish)
 }
 
 // sweep takes requires and denies from what is allowed, and merges the rest.

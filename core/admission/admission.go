@@ -11,6 +11,7 @@
 package admission
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/turnus/turnus/playbooks"
@@ -47,8 +48,6 @@ type Answer struct {
 
 // Local writes a time for people: in the zone, and in UTC.
 func Local(t time.Time, zone *time.Location) string {
-	if zone == nil {
-		zone = time.UTC
-	}
+	zone = cmp.Or(zone, time.UTC)
 	return t.In(zone).Format("Mon 2006-01-02 15:04 MST") + " (" + t.UTC().Format(time.RFC3339) + ")"
 }

@@ -54,10 +54,7 @@ func DecodeCalendar(data []byte) (*Calendar, error) {
 	if d.Version < 1 || d.Version > documentVersion {
 		return nil, fmt.Errorf("read window definitions: version %d, expected 1 to %d; is this worker older than the launcher? %w", d.Version, documentVersion, core.ErrInvalid)
 	}
-	docs := make([]windows.Document, len(d.Files))
-	for i, f := range d.Files {
-		docs[i] = windows.Document{File: f.File, Data: []byte(f.Content)}
-	}
+	docs := core.Map(d.Files, func(f file) windows.Document { return windows.Document{File: f.File, Data: []byte(f.Content)} })
 	cal, err := NewCalendar(docs)
 	if err != nil {
 		return nil, fmt.Errorf("read window definitions: %w: %w", core.ErrInvalid, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -35,11 +36,7 @@ func ReadWindowFiles(paths ...string) (*WindowFiles, error) {
 }
 
 // Calendar is the newest valid windows.
-func (f *WindowFiles) Calendar() *Calendar {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.calendar
-}
+func (f *WindowFiles) Calendar() *Calendar { return core.Locked(&f.mu, &f.calendar) }
 
 // Edition is Calendar, for a Publisher.
 func (f *WindowFiles) Edition() Edition {

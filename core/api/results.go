@@ -69,9 +69,5 @@ func StepsOf(steps []core.StepResult) []StepResult {
 	if len(steps) == 0 {
 		return nil
 	}
-	out := make([]StepResult, len(steps))
-	for i, s := range steps {
-		out[i] = StepOf(s)
-	}
-	return out
+	return core.Map(steps, StepOf)
 }

@@ -114,10 +114,9 @@ func (s *spool) rows() (func() ([]any, error), error) {
 
 // noting notes which objects the rows of a table name, in their order: those of outputs.
 func (s *spool) noting(t ledger.Table) func([]any) error {
-	at := make([]int, len(s.columns))
-	for i, want := range s.columns {
-		at[i] = slices.IndexFunc(t.Columns, func(c ledger.Column) bool { return c.Name == want.Name })
-	}
+	at := core.Map(s.columns, func(want ledger.Column) int {
+		return slices.IndexFunc(t.Columns, func(c ledger.Column) bool { return c.Name == want.Name })
+	})
 	if t.Name != "outputs" || slices.Contains(at, -1) {
 		return func([]any) error { return nil }
 	}

@@ -58,11 +58,7 @@ type givenState struct {
 }
 
 func (g givenState) words() []windows.Given {
-	out := make([]windows.Given, len(g.list))
-	for i := range g.list {
-		out[i] = g.list[i].word()
-	}
-	return out
+	return core.Map(g.list, func(a Approval) windows.Given { return a.word() })
 }
 
 func (c *Catalog) approvals() givenState { return core.Locked(&c.mu, &c.given) }

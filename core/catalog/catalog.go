@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -159,9 +160,7 @@ func New(cfg Config) (*Catalog, error) {
 	if cfg.Follow != nil && cfg.Folder != "" {
 		return nil, fmt.Errorf("catalog: either a repository or a folder can be followed: %w", core.ErrInvalid)
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	c := &Catalog{
 		cfg: cfg, id: rand.Text(), control: schedule.NewControl(cfg.Ledger), current: &Current{},
 		begun: make(chan struct{}), notify: make(chan struct{}, 1), ended: make(chan string, 1024),

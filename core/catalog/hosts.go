@@ -38,11 +38,9 @@ func (c *Catalog) knownSources() []knownSource { return core.Locked(&c.mu, &c.so
 
 // knows lists the sources in the settings.
 func (c *Catalog) knows() []definitions.KnownSource {
-	all := make([]definitions.KnownSource, 0, len(c.cfg.Sources)+1)
-	for _, s := range c.cfg.Sources {
-		all = append(all, definitions.KnownSource{Name: s.Name, Tenant: s.Tenant})
-	}
-	return all
+	return core.Map(c.cfg.Sources, func(s sources.Source) definitions.KnownSource {
+		return definitions.KnownSource{Name: s.Name, Tenant: s.Tenant}
+	})
 }
 
 // take puts the hosts of sources beside the project's.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -77,9 +78,7 @@ func New(c Config) (*Client, error) {
 		}
 	}
 	transport.TLSClientConfig = secure.Clone()
-	if c.Patience == 0 {
-		c.Patience = 3 * time.Second
-	}
+	c.Patience = cmp.Or(c.Patience, 3*time.Second)
 	return &Client{
 		server: strings.TrimRight(u.String(), "/"), token: c.Token, agent: c.Agent, patience: c.Patience,
 		http: &http.Client{Transport: transport, CheckRedirect: sameServer}, tls: secure,

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,9 +28,7 @@ func (c *Client) refusal(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, pollTime)
 	defer cancel()
 	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
+	port = cmp.Or(port, "443")
 	conn, bad := (&tls.Dialer{Config: c.tls}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if bad != nil {
 		return err

@@ -116,10 +116,7 @@ func (r *Repo) compose(ctx context.Context, lock *os.File, tip string, batch []*
 	}
 	// latest is what an earlier request of the batch makes of a path.
 	latest := make(map[string]File)
-	differs := make([][]bool, len(batch))
-	for i, req := range batch {
-		differs[i] = make([]bool, len(req.change.Files))
-	}
+	differs := core.Map(batch, func(req *request) []bool { return make([]bool, len(req.change.Files)) })
 	k := 0
 	err := r.git.contents(ctx, lock, tip, paths, func(old []byte, found bool) {
 		at := places[k]

@@ -1,6 +1,10 @@
 package configs
 
-import "context"
+import (
+	"context"
+
+	"github.com/turnus/turnus/core"
+)
 
 // File is a file of the host's newest version; found is false when there is none.
 func (r *Repo) File(ctx context.Context, host, name string) (content []byte, found bool, err error) {
@@ -30,10 +34,7 @@ func (r *Repo) File(ctx context.Context, host, name string) (content []byte, fou
 func (r *Repo) read(batch []*request) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
-	paths := make([]string, len(batch))
-	for i, req := range batch {
-		paths[i] = req.path
-	}
+	paths := core.Map(batch, func(req *request) string { return req.path })
 	k := 0
 	tip, err := r.newest(ctx)
 	if err == nil {

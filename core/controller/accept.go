@@ -37,10 +37,7 @@ func (a *Acceptance) Record() (ledger.NewRun, error) {
 	if err != nil {
 		return ledger.NewRun{}, err
 	}
-	jobs := make([]ledger.JobHost, len(l.Hosts))
-	for i, h := range l.Hosts {
-		jobs[i] = ledger.JobHost{Host: h.Name, Tenant: h.Customer}
-	}
+	jobs := core.Map(l.Hosts, func(h core.Host) ledger.JobHost { return ledger.JobHost{Host: h.Name, Tenant: h.Customer} })
 	n := ledger.NewRun{
 		ID: l.Run.ID, Tenant: l.Run.Tenant, Playbook: l.Playbook.Name, Revision: l.Snapshot.Revision, LaunchedBy: a.By,
 		Created: l.Snapshot.Launched, Criticality: l.Playbook.Criticality, Approvals: a.Approvals, Paused: a.Paused, Check: l.Snapshot.Check, Key: a.Key, Request: a.Request, Exec: a.Exec, Reason: l.Snapshot.Reason,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // batches are writes of one kind to the ledger that share transactions: those that arrive while one
@@ -46,10 +48,9 @@ func (b *batches[In, Out]) do(ctx context.Context, ins ...In) []answer[Out] {
 		}
 		return out
 	}
-	all := make([]*entry[In, Out], len(ins))
-	for i := range ins {
-		all[i] = &entry[In, Out]{in: ins[i], lead: make(chan struct{}), done: make(chan struct{})}
-	}
+	all := core.Map(ins, func(in In) *entry[In, Out] {
+		return &entry[In, Out]{in: in, lead: make(chan struct{}), done: make(chan struct{})}
+	})
 	b.mu.Lock()
 	b.waiting = append(b.waiting, all...)
 	if !b.writing && len(all) > 0 {
@@ -82,10 +83,7 @@ func (b *batches[In, Out]) writeWaiting(ctx context.Context) {
 	batch := b.waiting[:n:n]
 	b.waiting = b.waiting[n:]
 	b.mu.Unlock()
-	ins := make([]In, n)
-	for i, one := range batch {
-		ins[i] = one.in
-	}
+	ins := core.Map(batch, func(one *entry[In, Out]) In { return one.in })
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchFor)
 	defer cancel()
 	out, err := b.write(ctx, ins...)

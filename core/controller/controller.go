@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,9 +116,7 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Name == "" || cfg.Ledger == nil || cfg.Queue == nil || cfg.Board == nil {
 		return nil, fmt.Errorf("controller: a name, a ledger, a queue and a board are needed: %w", core.ErrInvalid)
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	c := &Controller{
 		cfg: cfg, watch: cfg.Queue, launches: newLaunches(), own: map[string]bool{}, agenda: newAgenda(), entering: map[string]bool{}, waiting: map[string]time.Time{},
 		putNow: make(chan struct{}, 1), wake: make(chan struct{}, 1), partsChanged: make(chan struct{}, 1),

@@ -496,9 +496,5 @@ func (c *Controller) finishedJobs(ctx context.Context, id string) ([]queue.Finis
 	if err != nil {
 		return nil, fmt.Errorf("read what is recorded of run %s: %w", id, err)
 	}
-	list := make([]queue.FinishedJobs, len(ended))
-	for i, e := range ended {
-		list[i] = queue.FinishedJobs{Index: e.Index, Count: e.Count, Outcome: e.Outcome}
-	}
-	return list, nil
+	return core.Map(ended, func(e ledger.Ended) queue.FinishedJobs { return queue.FinishedJobs(e) }), nil
 }

@@ -130,11 +130,7 @@ func (c *Controller) pollOnce(ctx context.Context, id, incarnation string) error
 
 // readRuns reads what the ledger has of the runs.
 func (c *Controller) readRuns(ctx context.Context, runs []*watched, incarnation string) []*poll {
-	ids := make([]string, len(runs))
-	for i, w := range runs {
-		ids[i] = w.id
-	}
-	rows, err := c.cfg.Ledger.RunsOf(ctx, ids)
+	rows, err := c.cfg.Ledger.RunsOf(ctx, core.Map(runs, func(w *watched) string { return w.id }))
 	byID := make(map[string]ledger.Run, len(rows))
 	for _, r := range rows {
 		byID[r.ID] = r
@@ -166,11 +162,7 @@ func (c *Controller) readRuns(ctx context.Context, runs []*watched, incarnation 
 }
 
 func (c *Controller) readLaunches(ctx context.Context, polls []*poll) {
-	all := make([]*ledger.Run, len(polls))
-	for i, l := range polls {
-		all[i] = &l.run
-	}
-	c.loadLaunches(ctx, all)
+	c.loadLaunches(ctx, core.Map(polls, func(l *poll) *ledger.Run { return &l.run }))
 	for _, l := range polls {
 		c.readLaunch(ctx, l)
 	}

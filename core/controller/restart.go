@@ -118,10 +118,7 @@ func (c *Controller) comparePage(ctx context.Context, page []ledger.Run) (behind
 	if len(page) == 0 {
 		return nil, nil, nil
 	}
-	asks := make([]queue.Ask, len(page))
-	for i := range page {
-		asks[i] = queue.Ask{Run: page[i].ID, Cursor: page[i].Position}
-	}
+	asks := core.Map(page, func(r ledger.Run) queue.Ask { return queue.Ask{Run: r.ID, Cursor: r.Position} })
 	yes := true
 	var pauses []queue.Adjust
 	for i, sight := range c.watch.Poll(ctx, 1, asks...) {

@@ -92,20 +92,14 @@ func (r *Resumption) Apply(again *launch.Launch, restart bool) (resumed int, res
 }
 
 func cannotContinue(hosts int, cannot []Restarted) error {
-	var shown []string
-	for _, c := range cannot[:min(len(cannot), 3)] {
-		shown = append(shown, c.Host+": "+c.Reason)
-	}
+	shown := core.Map(cannot[:min(len(cannot), 3)], func(c Restarted) string { return c.Host + ": " + c.Reason })
 	return fmt.Errorf("%d of %d hosts cannot continue at the failed step: %s: %w\nhint: --else restart begins with the first step on these hosts",
 		len(cannot), hosts, strings.Join(shown, "; "), core.ErrConflict)
 }
 
 // pastsOf reads what is on record of hosts of an earlier run, in their order.
 func pastsOf(ctx context.Context, l *ledger.Ledger, run *ledger.Run, hosts []core.Host, index map[string]int, boots func(context.Context, core.Host) (string, error)) ([]launch.Past, error) {
-	indexes := make([]int, len(hosts))
-	for i, h := range hosts {
-		indexes[i] = index[h.Name]
-	}
+	indexes := core.Map(hosts, func(h core.Host) int { return index[h.Name] })
 	jobs, err := l.JobDetails(ctx, run, indexes)
 	if err != nil {
 		return nil, err

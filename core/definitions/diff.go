@@ -269,13 +269,6 @@ func shown(key string, v any) string {
 	return strings.ReplaceAll(text, "\n", " ")
 }
 
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
-
 // comeAndGo returns the names that are only in after, and those that are only in before, each in
 // its order.
 func comeAndGo(before, after []string) (come, gone []string) {

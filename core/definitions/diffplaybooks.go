@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows/civil"
@@ -24,10 +25,10 @@ func diffPlaybooks(before, after *Set) []Change {
 		switch {
 		case p == nil:
 			c.Action = Added
-			c.report("%s, %s", plural(len(q.Steps), "step"), plural(len(after.selected[name]), "host"))
+			c.report("%s, %s", core.Plural(len(q.Steps), "step"), core.Plural(len(after.selected[name]), "host"))
 		case q == nil:
 			c.Action = Removed
-			c.report("%s, %s", plural(len(p.Steps), "step"), plural(len(before.selected[name]), "host"))
+			c.report("%s, %s", core.Plural(len(p.Steps), "step"), core.Plural(len(before.selected[name]), "host"))
 		case bytes.Equal(p.Whole(), q.Whole()) && p.File == q.File && len(c.HostsCome)+len(c.HostsGo) == 0:
 			continue
 		default:
@@ -41,10 +42,10 @@ func diffPlaybooks(before, after *Set) []Change {
 
 func reportHosts(c *Change) {
 	if n := len(c.HostsCome); n > 0 {
-		c.report("%s more: %s", plural(n, "host"), some(c.HostsCome))
+		c.report("%s more: %s", core.Plural(n, "host"), some(c.HostsCome))
 	}
 	if n := len(c.HostsGo); n > 0 {
-		c.report("%s less: %s", plural(n, "host"), some(c.HostsGo))
+		c.report("%s less: %s", core.Plural(n, "host"), some(c.HostsGo))
 	}
 }
 

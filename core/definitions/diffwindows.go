@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -81,9 +82,9 @@ func reportWindows(c *Change) {
 	case c.WindowsCome > 0 && c.WindowsGo > 0:
 		c.report("adds %d, removes %d occurrences %s", c.WindowsCome, c.WindowsGo, span)
 	case c.WindowsCome > 0:
-		c.report("adds %s %s", plural(c.WindowsCome, "occurrence"), span)
+		c.report("adds %s %s", core.Plural(c.WindowsCome, "occurrence"), span)
 	case c.WindowsGo > 0:
-		c.report("removes %s %s", plural(c.WindowsGo, "occurrence"), span)
+		c.report("removes %s %s", core.Plural(c.WindowsGo, "occurrence"), span)
 	default:
 		c.report("opens as before %s", span)
 	}
@@ -256,7 +257,7 @@ func describeFreeze(f *windows.Freeze) string {
 }
 
 func describeHolidays(c *windows.Calendar) string {
-	text := plural(len(c.Dates), "date")
+	text := core.Plural(len(c.Dates), "date")
 	if len(c.Include) > 0 {
 		text += ", includes " + some(c.Include)
 	}

@@ -333,18 +333,10 @@ func (f *Follower) rest(ctx context.Context, began time.Time) {
 func (f *Follower) Notify() { core.Notify(f.notify) }
 
 // Status is how it goes.
-func (f *Follower) Status() Status {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.status
-}
+func (f *Follower) Status() Status { return core.Locked(&f.mu, &f.status) }
 
 // Set is the last good set; nil before the first.
-func (f *Follower) Set() *Set {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.set
-}
+func (f *Follower) Set() *Set { return core.Locked(&f.mu, &f.set) }
 
 // Use holds the checkout of a revision until it is released: runs send files of it. It is
 // core.ErrNotFound when the revision is long gone, or was never here.

@@ -227,10 +227,7 @@ func (l *loader) stepsBeside(playbook string) func(p string) ([]byte, error) {
 }
 
 func (l *loader) loadWindows() {
-	var docs []windows.Document
-	for _, d := range l.of(partWindows) {
-		docs = append(docs, windows.Document{File: d.Path, Data: d.Data})
-	}
+	docs := core.Map(l.of(partWindows), func(d Document) windows.Document { return windows.Document{File: d.Path, Data: d.Data} })
 	defs, err := windows.Parse(docs...)
 	l.set.Windows, l.set.windows = defs, docs
 	if found, ok := errors.AsType[windows.Problems](err); ok {
@@ -297,20 +294,13 @@ func placeOf(data []byte, keys ...any) (line, col int) {
 		return 0, 0
 	}
 	for _, key := range keys {
-		next := child(deref(n), key)
+		next := child(yamlread.Target(n), key)
 		if next == nil {
 			return 0, 0
 		}
 		n = next
 	}
 	return n.Line, n.Column
-}
-
-func deref(n *yaml.Node) *yaml.Node {
-	for n.Kind == yaml.AliasNode && n.Alias != nil {
-		n = n.Alias
-	}
-	return n
 }
 
 func child(n *yaml.Node, key any) *yaml.Node {

@@ -1,10 +1,12 @@
 package definitions
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strings"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/notify/policy"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
@@ -12,10 +14,7 @@ import (
 
 // loadNotify reads channels and routes.
 func (l *loader) loadNotify() {
-	var docs []policy.Document
-	for _, d := range l.of(partNotify) {
-		docs = append(docs, policy.Document{File: d.Path, Data: d.Data})
-	}
+	docs := core.Map(l.of(partNotify), func(d Document) policy.Document { return policy.Document{File: d.Path, Data: d.Data} })
 	found, problems := policy.Parse(docs...)
 	l.set.Notify = found
 	for _, p := range problems {
@@ -62,7 +61,7 @@ func diffNotify(before, after *policy.Policy) []Change {
 		}
 		c.report("where it leads, or by which secret")
 	})
-	return append(out, diffNamed(KindRoutes, routesOf(before), routesOf(after), func(r *routes) string { return plural(len(r.All), "route") }, func(c *Change, old, now *routes) {
+	return append(out, diffNamed(KindRoutes, routesOf(before), routesOf(after), func(r *routes) string { return core.Plural(len(r.All), "route") }, func(c *Change, old, now *routes) {
 		c.report("%s -> %s", old.text(), now.text())
 	})...)
 }
@@ -74,9 +73,7 @@ func (r *routes) text() string {
 	var all []string
 	for _, one := range r.All {
 		what := strings.Join(one.Kinds, ", ")
-		if what == "" {
-			what = "everything"
-		}
+		what = cmp.Or(what, "everything")
 		if one.Severity != "" {
 			what += " of " + string(one.Severity)
 		}

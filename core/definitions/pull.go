@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,9 +90,7 @@ func (f *Follower) remoteTip(ctx context.Context) (tip string, err error) {
 // continues what the branch was.
 func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritten bool, err error) {
 	before := f.tip
-	if before == "" {
-		before = good
-	}
+	before = cmp.Or(before, good)
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance", "--force", "--update-shallow",
 		"--depth=" + fetchDepth, "--", f.g.remote.address, "+refs/heads/" + f.o.Branch + ":" + tipRef}
 	if err = f.g.watched(ctx, f.o.Timeout, f.o.MaxMirror, args...); err != nil {

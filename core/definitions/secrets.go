@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
@@ -61,10 +62,7 @@ func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 			l.failSecret(e, "has a hosts: that is no expression: "+found[0].Message, found[0].Hint)
 		}
 	}
-	var all []string
-	for _, p := range l.set.Playbooks {
-		all = append(all, p.Name)
-	}
+	all := core.Map(l.set.Playbooks, func(p *playbooks.Playbook) string { return p.Name })
 	for _, name := range e.Playbooks {
 		if !slices.Contains(all, name) {
 			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which does not exist", yamlread.Clip(name)), yamlread.DidYouMean(name, all)))

@@ -209,11 +209,7 @@ func (m memory) read(_ context.Context, files []entry) ([][]byte, error) {
 	for _, d := range m {
 		at[d.Path] = d.Data
 	}
-	out := make([][]byte, 0, len(files))
-	for _, e := range files {
-		out = append(out, at[e.path])
-	}
-	return out, nil
+	return core.Map(files, func(e entry) []byte { return at[e.path] }), nil
 }
 
 // under reports whether a path is root itself, or below it.

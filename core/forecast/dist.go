@@ -21,10 +21,7 @@ func Observed(took []time.Duration) Dist {
 	if len(took) == 0 {
 		return Dist{}
 	}
-	all := make([]float64, len(took))
-	for i, d := range took {
-		all[i] = float64(max(d, 0))
-	}
+	all := core.Map(took, func(d time.Duration) float64 { return float64(max(d, 0)) })
 	slices.Sort(all)
 	d := Dist{all}
 	if len(all) <= maxQuantiles {

@@ -67,9 +67,7 @@ func (m *model) groupOf(cause Cause, name string) int32 {
 // newModel checks the input. Errors wrap core.ErrInvalid.
 func newModel(in Input) (*model, error) {
 	m := &model{at: in.At.UnixNano(), samples: in.Samples, maxEvents: maxSteps, seed: in.Seed, fits: map[fitKey]*fit{}}
-	if m.samples == 0 {
-		m.samples = DefaultSamples
-	}
+	m.samples = cmp.Or(m.samples, DefaultSamples)
 	switch {
 	case m.samples < 1 || m.samples > MaxSamples:
 		return nil, fmt.Errorf("forecast: %d samples: expected 1 to %d: %w", in.Samples, MaxSamples, core.ErrInvalid)
@@ -293,12 +291,8 @@ type limits struct {
 
 func limitsOf(in Input) limits {
 	l := limits{concurrency: in.Concurrency, inFlight: in.MaxInFlight, perGroup: int32(in.PerGroup), pause: int64(in.Pause), barriers: true, wait: in.WaitForWindows, next: in.NextWaveAt, free: none}
-	if l.concurrency == 0 {
-		l.concurrency = math.MaxInt
-	}
-	if l.inFlight == 0 {
-		l.inFlight = math.MaxInt
-	}
+	l.concurrency = cmp.Or(l.concurrency, math.MaxInt)
+	l.inFlight = cmp.Or(l.inFlight, math.MaxInt)
 	return l
 }
 

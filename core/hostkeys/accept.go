@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/transport"
 )
 
@@ -192,11 +193,7 @@ func Save(list []Decision) error {
 		if err := Write(file, others[file], edits); err != nil {
 			return err
 		}
-		var names []string
-		for _, e := range edits {
-			names = append(names, e.Name)
-		}
-		if err := transport.Unpin(file, names); err != nil {
+		if err := transport.Unpin(file, core.Map(edits, func(e Edit) string { return e.Name })); err != nil {
 			return err
 		}
 	}

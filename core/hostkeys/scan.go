@@ -76,11 +76,7 @@ func targets(pool *transport.Pool, hosts []core.Host) []target {
 
 // Targets returns the hosts and the jump hosts on their way, each once, jump hosts first.
 func Targets(pool *transport.Pool, hosts []core.Host) []core.Host {
-	var list []core.Host
-	for _, t := range targets(pool, hosts) {
-		list = append(list, t.host)
-	}
-	return list
+	return core.Map(targets(pool, hosts), func(t target) core.Host { return t.host })
 }
 
 // scanner is one scan of many hosts.

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"sync"
@@ -74,9 +75,7 @@ func (f *file) ini(data []byte) {
 }
 
 func (r *iniReader) section(name, kind string, line, col int) {
-	if kind == "" {
-		kind = "hosts"
-	}
+	kind = cmp.Or(kind, "hosts")
 	r.kind = kind
 	switch kind {
 	case "hosts", "children":

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -337,8 +338,6 @@ func (inv *Inventory) nothing(part string) error {
 	if strings.Count(part, "[") > strings.Count(part, "]") {
 		hint = "a range ends with ], as in web[1:20]"
 	}
-	if hint == "" {
-		hint = "turnus hosts ls -i INVENTORY lists the hosts and their groups"
-	}
+	hint = cmp.Or(hint, "turnus hosts ls -i INVENTORY lists the hosts and their groups")
 	return fmt.Errorf("%w\n    hint: %s", err, hint)
 }

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -395,12 +396,8 @@ func (b *builder) belongs(e *entry) (who, where string) {
 			override(&s.site, g.files.site)
 		}
 	}
-	if who == "" {
-		who = s.customer
-	}
-	if where == "" {
-		where = s.site
-	}
+	who = cmp.Or(who, s.customer)
+	where = cmp.Or(where, s.site)
 	return who, where
 }
 

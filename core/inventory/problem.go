@@ -49,11 +49,7 @@ func (e Errors) Error() string {
 
 // Unwrap gives errors.Is and errors.As every mistake.
 func (e Errors) Unwrap() []error {
-	out := make([]error, len(e))
-	for i, one := range e {
-		out[i] = one
-	}
-	return out
+	return core.Map(e, func(one *Error) error { return one })
 }
 
 func (e Errors) sorted() Errors {

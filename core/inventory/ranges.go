@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -84,9 +85,7 @@ func rangeValues(r string) ([]string, error) {
 		return nil, fmt.Errorf("range [%s] must be [first:last] or [first:last:step]", r)
 	}
 	first, last, step := bounds[0], bounds[1], 1
-	if first == "" {
-		first = "0"
-	}
+	first = cmp.Or(first, "0")
 	if last == "" {
 		return nil, fmt.Errorf("range [%s] has no end", r)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -95,11 +96,7 @@ func (f *file) texts(n *yaml.Node) []selector {
 }
 
 func plain(ss []selector) []string {
-	out := make([]string, len(ss))
-	for i, s := range ss {
-		out[i] = s.text
-	}
-	return out
+	return core.Map(ss, func(s selector) string { return s.text })
 }
 
 // reading converts YAML to JSON values within a limit.

@@ -22,7 +22,7 @@ func (o *Options) withFacts(p *playbooks.Playbook, h core.Host) core.Host {
 }
 
 func withoutFacts(p *playbooks.Playbook, n int) string {
-	return fmt.Sprintf("%s without facts younger than %s", plural(n, "host"), windows.FormatDuration(p.FactsAge))
+	return fmt.Sprintf("%s without facts younger than %s", core.Plural(n, "host"), windows.FormatDuration(p.FactsAge))
 }
 
 // NoFactsError is of a launch that selects no host, because facts are missing that targets read.

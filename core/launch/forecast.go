@@ -263,7 +263,7 @@ func (t *StepTime) estimate(s playbooks.Step, l *forecast.Learned) {
 	switch {
 	case l != nil:
 		t.Took, t.Source = forecast.Observed(l.Took), "learned"
-		t.From = fmt.Sprintf("learned from %s on %s", plural(l.Runs, "run"), plural(l.Hosts, "host"))
+		t.From = fmt.Sprintf("learned from %s on %s", core.Plural(l.Runs, "run"), core.Plural(l.Hosts, "host"))
 	case s.Needs > 0:
 		assume("given", "needs: "+windows.FormatDuration(s.Needs)+" as P95, half of it as P50", s.Needs/2, s.Needs)
 	case s.Timeout > 0 && s.Timeout/2 < assumedP95:
@@ -271,11 +271,4 @@ func (t *StepTime) estimate(s playbooks.Step, l *forecast.Learned) {
 	default:
 		assume("assumed", "nothing is known of it", assumedMedian, assumedP95)
 	}
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

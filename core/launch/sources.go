@@ -59,10 +59,7 @@ func ofSources(hosts []core.Host, source func(host string) (core.SourceUse, bool
 			counts[use]++
 		}
 	}
-	var parts []string
-	for _, use := range counts.list() {
-		parts = append(parts, fmt.Sprintf("%d of source %s", use.Hosts, use.Source))
-	}
+	parts := core.Map(counts.list(), func(use core.SourceUse) string { return fmt.Sprintf("%d of source %s", use.Hosts, use.Source) })
 	if len(parts) == 0 {
 		return ""
 	}

@@ -7,6 +7,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -104,9 +105,7 @@ func New(cfg Config) (*Service, error) {
 			return nil, fmt.Errorf("webhook for notifications: %w: %w", err, core.ErrInvalid)
 		}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Retry.Interval == 0 {
 		cfg.Retry = core.Backoff{Interval: 2 * time.Second, Max: time.Hour, Jitter: 0.2}
 	}

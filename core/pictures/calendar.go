@@ -1,6 +1,7 @@
 package pictures
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -44,9 +45,7 @@ type calendar struct {
 // and one of UTC. Of too many lanes it draws how many of them have something, by time.
 func Calendar(c *api.Calendar, look CalendarLook) Block {
 	d := &calendar{Calendar: c, CalendarLook: look}
-	if d.Zone == nil {
-		d.Zone = time.UTC
-	}
+	d.Zone = cmp.Or(d.Zone, time.UTC)
 	if d.Links == nil {
 		d.Links = func(string, string) string { return "" }
 	}

@@ -170,10 +170,7 @@ func (h *Host) told() string {
 }
 
 func (g *Group) told() string {
-	parts := make([]string, 0, len(worstFirst))
-	for _, c := range Counts(g.Hosts) {
-		parts = append(parts, fmt.Sprintf("%d %s", c.Hosts, c.Word()))
-	}
+	parts := core.Map(Counts(g.Hosts), func(c Count) string { return fmt.Sprintf("%d %s", c.Hosts, c.Word()) })
 	return fmt.Sprintf("%s / %s: %s", Named(g.Customer), Named(g.Name), strings.Join(parts, ", "))
 }
 

@@ -84,10 +84,7 @@ func gridText(rows []api.GridHost, steps int) string {
 	for i := range rows {
 		hosts[i].Outcome = rows[i].Outcome
 	}
-	var parts []string
-	for _, c := range Counts(hosts) {
-		parts = append(parts, fmt.Sprintf("%d %s", c.Hosts, resultWord(c.Outcome)))
-	}
+	parts := core.Map(Counts(hosts), func(c Count) string { return fmt.Sprintf("%d %s", c.Hosts, resultWord(c.Outcome)) })
 	return counted(len(rows), "host") + ", " + counted(steps, "step") + ": " + strings.Join(parts, ", ")
 }
 

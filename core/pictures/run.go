@@ -122,10 +122,7 @@ func (d *runPicture) rises(hosts int) float64 {
 }
 
 func (d *runPicture) line(points []api.TimelinePoint) string {
-	parts := make([]string, len(points))
-	for i, p := range points {
-		parts[i] = fmt.Sprintf("%.1f,%.1f", d.x(p.At), d.rises(p.Hosts))
-	}
+	parts := core.Map(points, func(p api.TimelinePoint) string { return fmt.Sprintf("%.1f,%.1f", d.x(p.At), d.rises(p.Hosts)) })
 	return strings.Join(parts, " ")
 }
 

@@ -76,11 +76,7 @@ func RefusePoll(most int, asks []Ask) []Sight {
 
 // SeeNone answers for every run with one error.
 func SeeNone(asks []Ask, err error) []Sight {
-	all := make([]Sight, len(asks))
-	for i := range asks {
-		all[i] = Sight{Next: asks[i].Cursor, Err: err}
-	}
-	return all
+	return core.Map(asks, func(a Ask) Sight { return Sight{Next: a.Cursor, Err: err} })
 }
 
 // ValidateNews reports what News refuses.

@@ -172,11 +172,7 @@ func (s *Set) Any(v any) any {
 		}
 		return out
 	case []any:
-		out := make([]any, len(v))
-		for i, inner := range v {
-			out[i] = s.Any(inner)
-		}
-		return out
+		return core.Map(v, s.Any)
 	case nil, bool:
 		return v
 	}

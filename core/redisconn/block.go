@@ -1,6 +1,7 @@
 package redisconn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -87,18 +88,9 @@ func unblock(ctx context.Context, client *goredis.Client, id int64, done <-chan 
 	ended := <-done
 	switch {
 	case err != nil:
-		return fmt.Errorf("unblock: %w", firstOf(ended, err))
+		return fmt.Errorf("unblock: %w", cmp.Or(ended, err))
 	case unblocked == 1:
 		return goredis.Nil
 	}
 	return ended
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -35,11 +35,7 @@ func (c *Conn) Missing(ctx context.Context, key string, commands []string) ([]st
 	if !ok {
 		return nil, fmt.Errorf("%s: rights: the server answers with a %T: %w", c.room, v, core.ErrUnknown)
 	}
-	var missing []string
-	for _, name := range list {
-		missing = append(missing, fmt.Sprint(name))
-	}
-	return missing, nil
+	return core.Map(list, func(name any) string { return fmt.Sprint(name) }), nil
 }
 
 // Lacking is the error for commands that are missing on some keys; nil where none is.

@@ -27,11 +27,7 @@ func Order(hosts []core.Host, limits []int) []core.Host {
 		o.spread()
 		o.rankMembers()
 	}
-	out := make([]core.Host, len(hosts))
-	for pos, i := range o.at {
-		out[pos] = hosts[i]
-	}
-	return out
+	return core.Map(o.at, func(i int) core.Host { return hosts[i] })
 }
 
 // haGroups maps each HA group to the indexes of its members, standby first.

@@ -267,15 +267,7 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time, note 
 // PlanBackfill returns how many fire times a backfill of a range would launch, and how many of the
 // range were launched before. It changes nothing.
 func (c *Control) PlanBackfill(ctx context.Context, id ID, from, to time.Time) (launches, before int, err error) {
-	row, err := c.ledger.Schedule(ctx, ledger.AllTenants(), id.Tenant, id.Name)
-	if err != nil {
-		return 0, 0, err
-	}
-	p, _, err := c.planner.read(row)
-	if err != nil {
-		return 0, 0, err
-	}
-	now, err := c.now(ctx)
+	_, p, _, now, err := c.read(ctx, id)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -283,11 +275,7 @@ func (c *Control) PlanBackfill(ctx context.Context, id ID, from, to time.Time) (
 	if err != nil {
 		return 0, 0, err
 	}
-	runs := make([]string, len(times))
-	for i, at := range times {
-		runs[i] = RunID(id, at)
-	}
-	before, err = c.ledger.Kept(ctx, runs)
+	before, err = c.ledger.Kept(ctx, core.Map(times, func(at time.Time) string { return RunID(id, at) }))
 	return len(times) - before, before, err
 }
 
@@ -358,11 +346,7 @@ func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(T
 // were any. Its caller has news that runs are complete. Without it they are checked after an eighth
 // of the time that the run has taken, at most 30 s.
 func (c *Control) MakeDue(ctx context.Context, ids ...ID) (due bool, err error) {
-	names := make([][2]string, len(ids))
-	for i, id := range ids {
-		names[i] = [2]string{id.Tenant, id.Name}
-	}
-	return c.ledger.MakeSchedulesDue(ctx, names)
+	return c.ledger.MakeSchedulesDue(ctx, core.Map(ids, func(id ID) [2]string { return [2]string{id.Tenant, id.Name} }))
 }
 
 // Align replaces the schedules without a maker by those of the definitions, on the basis of their
@@ -467,15 +451,7 @@ const maxTries = 20
 // again reads a schedule and calls do, until that has changed it.
 func (c *Control) again(ctx context.Context, id ID, do func(row ledger.Schedule, p *plan, s State, now time.Time) (done bool, err error)) error {
 	for range maxTries {
-		now, err := c.now(ctx)
-		if err != nil {
-			return err
-		}
-		row, err := c.ledger.Schedule(ctx, ledger.AllTenants(), id.Tenant, id.Name)
-		if err != nil {
-			return err
-		}
-		p, s, err := c.planner.read(row)
+		row, p, s, now, err := c.read(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -484,6 +460,17 @@ func (c *Control) again(ctx context.Context, id ID, do func(row ledger.Schedule,
 		}
 	}
 	return fmt.Errorf("schedule %s was changed by others %d times meanwhile: try again: %w", id, maxTries, core.ErrUnavailable)
+}
+
+// read reads a schedule, and the time.
+func (c *Control) read(ctx context.Context, id ID) (row ledger.Schedule, p *plan, s State, now time.Time, err error) {
+	if now, err = c.now(ctx); err != nil {
+		return row, nil, s, now, err
+	}
+	if row, err = c.ledger.Schedule(ctx, ledger.AllTenants(), id.Tenant, id.Name); err == nil {
+		p, s, err = c.planner.read(row)
+	}
+	return row, p, s, now, err
 }
 
 func (c *Control) now(ctx context.Context) (time.Time, error) {

@@ -19,11 +19,7 @@ type Decision struct {
 
 // asks lists the runs of which a decision has to know whether they are complete.
 func (s *State) asks() []string {
-	runs := make([]string, len(s.Active))
-	for i, r := range s.Active {
-		runs[i] = r.ID
-	}
-	return runs
+	return core.Map(s.Active, func(r Run) string { return r.ID })
 }
 
 // decider is one decision being made.

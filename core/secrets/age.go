@@ -193,10 +193,7 @@ func EncryptedTo(encrypted string, recipients []string) bool {
 	if err != nil {
 		return false
 	}
-	var want []stanza
-	for _, text := range recipients {
-		want = append(want, stanzaOf(text))
-	}
+	want := core.Map(recipients, stanzaOf)
 	order := func(a, b stanza) int { return compare(a.kind+" "+a.tag, b.kind+" "+b.tag) }
 	slices.SortFunc(have, order)
 	slices.SortFunc(want, order)

@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -128,9 +129,7 @@ func customerText(name string) string {
 // host.
 func (s *Store) Credential(h core.Host) (*Credential, error) {
 	name := h.SSH.Credential
-	if name == "" {
-		name = DefaultCredential
-	}
+	name = cmp.Or(name, DefaultCredential)
 	c := s.current().credentials[name]
 	if c == nil {
 		said := fmt.Sprintf("host %s names credential %q", yamlread.Clip(h.Name), yamlread.Clip(name))

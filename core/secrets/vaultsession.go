@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -176,9 +177,7 @@ func (c *vaultClient) login(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("approle: secret id: %w", err)
 	}
 	mount := a.Mount
-	if mount == "" {
-		mount = "approle"
-	}
+	mount = cmp.Or(mount, "approle")
 	var got vaultAuth
 	err = c.call(ctx, http.MethodPost, "auth/"+mount+"/login", "", map[string]string{"role_id": a.RoleID, "secret_id": id}, &got)
 	if err != nil {

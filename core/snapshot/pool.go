@@ -37,9 +37,6 @@ func CheckPool(p *playbooks.Playbook, hosts []core.Host, pool string) error {
 
 // ListPools writes the hosts of each pool, and of many only the first.
 func ListPools(pools map[string][]string) string {
-	var parts []string
-	for _, pool := range slices.Sorted(maps.Keys(pools)) {
-		parts = append(parts, fmt.Sprintf("pool %q has %s", pool, core.Few(pools[pool], 5)))
-	}
+	parts := core.Map(slices.Sorted(maps.Keys(pools)), func(pool string) string { return fmt.Sprintf("pool %q has %s", pool, core.Few(pools[pool], 5)) })
 	return strings.Join(parts, "; ")
 }

@@ -111,9 +111,7 @@ func OpenTraces(ctx context.Context, c TraceConfig) (*TraceProvider, error) {
 	if err := c.Check(); err != nil || !TracesWanted(c.Endpoint) {
 		return nil, err
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	var options []otlptracehttp.Option
 	if c.Endpoint != "" {
 		options = append(options, otlptracehttp.WithEndpointURL(strings.TrimRight(c.Endpoint, "/")+tracesPath))

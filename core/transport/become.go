@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,9 +34,7 @@ func (e *endpoint) elevate(ctx context.Context, b core.Become, id string) (*elev
 		return nil, nil //nolint:nilnil // the login itself
 	}
 	up := &elevation{Become: b, credential: e.cred.Name}
-	if up.Method == "" {
-		up.Method = sudo
-	}
+	up.Method = cmp.Or(up.Method, sudo)
 	if up.Method != sudo || e.cred.BecomePassword == nil {
 		return up, nil
 	}

@@ -197,10 +197,7 @@ func (pr *proof) checkCertificate(cert *ssh.Certificate) error {
 }
 
 func (pr *proof) changed(key ssh.PublicKey, expected []ssh.PublicKey) error {
-	var old []string
-	for _, k := range expected {
-		old = append(old, k.Type()+" "+ssh.FingerprintSHA256(k))
-	}
+	old := core.Map(expected, func(k ssh.PublicKey) string { return k.Type() + " " + ssh.FingerprintSHA256(k) })
 	source := "known_hosts has"
 	if len(pr.pins) > 0 {
 		source = "the inventory pins"

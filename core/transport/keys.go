@@ -143,11 +143,7 @@ func (s *lockedSigner) unlock() (ssh.AlgorithmSigner, error) {
 }
 
 // failed returns why the last try to decrypt the key failed; nil if there was none.
-func (s *lockedSigner) failed() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
+func (s *lockedSigner) failed() error { return core.Locked(&s.mu, &s.err) }
 
 func (s *lockedSigner) decrypt() (ssh.AlgorithmSigner, error) {
 	passphrase, err := s.passphrase(s.file)

@@ -45,11 +45,7 @@ func (r route) key() string {
 	if len(r) == 1 {
 		return r[0].id
 	}
-	ids := make([]string, len(r))
-	for i, e := range r {
-		ids[i] = e.id
-	}
-	return strings.Join(ids, "\x01")
+	return strings.Join(core.Map(r, func(e *endpoint) string { return e.id }), "\x01")
 }
 
 // resolve lays out the whole way to a host before anything is dialled. The
@@ -99,11 +95,7 @@ func (p *Pool) expand(h core.Host, trail []*endpoint) (route, error) {
 func follow(trail []*endpoint, e *endpoint) ([]*endpoint, error) {
 	at := slices.IndexFunc(trail, func(t *endpoint) bool { return t.name == e.name && t.addr == e.addr })
 	names := func() string {
-		var list []string
-		for _, t := range append(trail[max(at, 0):len(trail):len(trail)], e) {
-			list = append(list, t.name)
-		}
-		return strings.Join(list, " → ")
+		return strings.Join(core.Map(append(trail[max(at, 0):len(trail):len(trail)], e), func(t *endpoint) string { return t.name }), " → ")
 	}
 	if at >= 0 {
 		return nil, e.invalid(fmt.Errorf("proxy_jump goes in a circle: %s; one of them must be reachable without the other", names()))

@@ -86,11 +86,7 @@ func (p *Pool) Jumps(h core.Host) ([]core.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []core.Host
-	for _, e := range r[:len(r)-1] {
-		list = append(list, e.host)
-	}
-	return list, nil
+	return core.Map(r[:len(r)-1], func(e *endpoint) core.Host { return e.host }), nil
 }
 
 // KeyState classifies a key that a host shows, as a run would.

@@ -56,15 +56,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Credential == nil {
 		c.Credential = Always(&Credential{})
 	}
-	if c.SSHConfig == "" {
-		c.SSHConfig = "none"
-	}
+	c.SSHConfig = cmp.Or(c.SSHConfig, "none")
 	if c.Lookup == nil {
 		c.Lookup = func(string) (core.Host, bool) { return core.Host{}, false }
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
 	c.KeepAlive = cmp.Or(c.KeepAlive, 15*time.Second)
 	c.Idle = cmp.Or(c.Idle, 90*time.Second)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -218,7 +219,7 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 	j, snap := a.m.job, a.m.prog.snapshot
 	c := host.Call{
 		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
-		Host: a.host, Become: a.host.As(core.Rule(a.step.Become, a.m.prog.playbook.Become, snap.Become)), State: a.cur.Plugin, Check: snap.Check, Untouched: snap.Check && !a.delegated() && a.m.untouched(), Diff: snap.Diff,
+		Host: a.host, Become: a.host.As(cmp.Or(a.step.Become, a.m.prog.playbook.Become, snap.Become)), State: a.cur.Plugin, Check: snap.Check, Untouched: snap.Check && !a.delegated() && a.m.untouched(), Diff: snap.Diff,
 		Barred: a.m.state.Barred[a.host.Name], Key: a.key(), Fence: j.lease.Token, Queue: a.m.queue, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
 		Checkpoint: saved.save, Live: j.live,
 	}

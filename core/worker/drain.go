@@ -84,10 +84,7 @@ func (p *poller) close(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("%d results could not be given to the queue: %w", n, core.ErrUnavailable))
 	}
 	if p.stuck > 0 {
-		var names []string
-		for _, r := range p.w.Running() {
-			names = append(names, fmt.Sprintf("%s on %s in step %q", r.Job, r.Host, r.Step))
-		}
+		names := core.Map(p.w.Running(), func(r Running) string { return fmt.Sprintf("%s on %s in step %q", r.Job, r.Host, r.Step) })
 		errs = append(errs, fmt.Errorf("jobs that did not end: %s: %w", strings.Join(names, ", "), core.ErrTimeout))
 	}
 	return errors.Join(errs...)

@@ -121,10 +121,7 @@ func (p *progress) total(sr core.StepResult, items int) core.StepResult {
 		sr.Outcome = p.Text.Outcome
 	}
 	if p.Thin < thinGone {
-		all := make([]any, len(p.Results))
-		for i, r := range p.Results {
-			all[i] = r.object(p.Thin)
-		}
+		all := core.Map(p.Results, func(r itemResult) any { return r.object(p.Thin) })
 		sr.Outputs = map[string]any{"items": all}
 	}
 	sr.Truncated = sr.Truncated || p.Thin > 0

@@ -96,18 +96,10 @@ func (j *job) shield(on bool) {
 }
 
 // isShielded reports whether the job is at a step of always.
-func (j *job) isShielded() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.shielded
-}
+func (j *job) isShielded() bool { return core.Locked(&j.mu, &j.shielded) }
 
 // runCancelled reports whether the job's run was cancelled: this lease is then its last.
-func (j *job) runCancelled() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.cancelled
-}
+func (j *job) runCancelled() bool { return core.Locked(&j.mu, &j.cancelled) }
 
 // enter notes the step that runs, and until when its job type must have returned.
 func (j *job) enter(step string, by time.Time) {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,9 +48,7 @@ type Reporter struct {
 // NewReporter makes a node's reporter. Its Event is to get the worker's events, and Run to run
 // beside the worker.
 func NewReporter(c ReportConfig) *Reporter {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	r := &Reporter{cfg: c, started: time.Now()}
 	if c.Feed != nil {
 		r.feed = newPublisher(c.Feed, c.Worker.cfg.Name)

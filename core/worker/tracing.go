@@ -33,11 +33,7 @@ func (j *job) trace(m *machine) {
 	j.span = span
 }
 
-func (j *job) spanned() trace.Span {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.span
-}
+func (j *job) spanned() trace.Span { return core.Locked(&j.mu, &j.span) }
 
 // traced ends the span of this lease. One for which the poller stopped waiting ended then.
 func (j *job) traced(ack queue.Ack) {

@@ -6,9 +6,11 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -97,12 +99,8 @@ func New(c Config) (*Worker, error) {
 	case c.Concurrency < 0:
 		return nil, fmt.Errorf("worker: concurrency %d: expected 1 or more: %w", c.Concurrency, core.ErrInvalid)
 	}
-	if c.Name == "" {
-		c.Name = "worker"
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 64
-	}
+	c.Name = cmp.Or(c.Name, "worker")
+	c.Concurrency = cmp.Or(c.Concurrency, 64)
 	if c.Grace <= 0 {
 		c.Grace = 5 * time.Second
 	}
@@ -112,9 +110,7 @@ func New(c Config) (*Worker, error) {
 	if c.Limits.Memory <= 0 {
 		c.Limits.Memory = 0.9
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Events == nil {
 		c.Events = func(Event) {}
 	}
@@ -183,15 +179,9 @@ type Running struct {
 // Running lists the jobs that run now, longest first. Safe for concurrent use.
 func (w *Worker) Running() []Running {
 	w.mu.Lock()
-	jobs := make([]*job, 0, len(w.running))
-	for _, j := range w.running {
-		jobs = append(jobs, j)
-	}
+	jobs := slices.Collect(maps.Values(w.running))
 	w.mu.Unlock()
-	out := make([]Running, len(jobs))
-	for i, j := range jobs {
-		out[i] = j.snapshot()
-	}
+	out := core.Map(jobs, (*job).snapshot)
 	slices.SortFunc(out, func(a, b Running) int { return a.Started.Compare(b.Started) })
 	return out
 }

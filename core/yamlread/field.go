@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Text is a field of any single value that is not empty, as it is written.
@@ -118,10 +120,7 @@ func Words[T ~string](words ...T) func(string) (T, error) {
 		if slices.Contains(words, T(text)) {
 			return T(text), nil
 		}
-		names := make([]string, len(words))
-		for i, w := range words {
-			names[i] = string(w)
-		}
+		names := core.Map(words, func(w T) string { return string(w) })
 		return "", Fault{Expected: OneOf(words), Hint: DidYouMean(text, names)}
 	}
 }

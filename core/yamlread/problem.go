@@ -3,7 +3,6 @@ package yamlread
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -53,11 +52,7 @@ func (p Problem) String() string {
 type Problems []Problem
 
 func (p Problems) Error() string {
-	parts := make([]string, len(p))
-	for i, one := range p {
-		parts[i] = one.String()
-	}
-	return strings.Join(parts, "\n")
+	return strings.Join(core.Map(p, Problem.String), "\n")
 }
 
 // Is makes errors.Is(err, core.ErrInvalid) hold: the file is wrong.
@@ -130,10 +125,7 @@ const mostNamed = 24
 
 // OneOf names what a word may be.
 func OneOf[T ~string](names []T) string {
-	text := make([]string, 0, mostNamed)
-	for _, name := range names[:min(len(names), mostNamed)] {
-		text = append(text, string(name))
-	}
+	text := core.Map(names[:min(len(names), mostNamed)], func(name T) string { return string(name) })
 	switch {
 	case len(names) == 1:
 		return text[0]
@@ -168,9 +160,5 @@ func Kind(n *yaml.Node) string {
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 func keysOf(fields []Field) []string {
-	out := make([]string, len(fields))
-	for i, f := range fields {
-		out[i] = f.Key
-	}
-	return slices.Clip(out)
+	return core.Map(fields, func(f Field) string { return f.Key })
 }

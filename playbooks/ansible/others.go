@@ -62,19 +62,11 @@ func severalCustomers(hosts []core.Host) bool {
 }
 
 func namesOf(hosts []core.Host) []string {
-	out := make([]string, len(hosts))
-	for i, h := range hosts {
-		out[i] = h.Name
-	}
-	return out
+	return core.Map(hosts, func(h core.Host) string { return h.Name })
 }
 
 func anyNames(hosts []core.Host) []any {
-	out := make([]any, len(hosts))
-	for i, h := range hosts {
-		out[i] = h.Name
-	}
-	return out
+	return core.Map(hosts, func(h core.Host) any { return h.Name })
 }
 
 // groupNames translates groups.NAME as a list of names.

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
 )
 
 // role is one use of a role in a play.
@@ -189,11 +191,7 @@ func asRead(n *yaml.Node) any {
 		}
 		return out
 	case yaml.SequenceNode:
-		out := make([]any, 0, len(n.Content))
-		for _, item := range n.Content {
-			out = append(out, asRead(item))
-		}
-		return out
+		return core.Map(n.Content, asRead)
 	}
 	if v, d := scalar(n); d == nil {
 		return v

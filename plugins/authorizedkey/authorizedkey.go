@@ -22,7 +22,7 @@ type Params struct {
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
+	var bad sdk.Problems
 	seen := map[string]bool{}
 	for i, text := range p.Keys {
 		k, err := parse(strings.TrimSpace(text))
@@ -30,14 +30,14 @@ func (p *Params) Validate() error {
 			err = errors.New("the list has this key twice")
 		}
 		if err != nil {
-			bad = append(bad, &sdk.ParamError{Pointer: fmt.Sprintf("/keys/%d", i), Err: err})
+			bad.Add(fmt.Sprintf("/keys/%d", i), "%w", err)
 		}
 		seen[k.blob] = true
 	}
 	if p.State == "absent" && p.Exclusive {
-		bad = append(bad, &sdk.ParamError{Pointer: "/exclusive", Err: errors.New("exclusive goes with state present")})
+		bad.Add("/exclusive", "exclusive goes with state present")
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // Def is the job type.

@@ -1,6 +1,7 @@
 package authorizedkey
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -92,9 +93,7 @@ func edit(p Params, content string) string {
 		default:
 			done[is.blob] = true
 			want := wanted[at]
-			if want.comment == "" {
-				want.comment = is.comment
-			}
+			want.comment = cmp.Or(want.comment, is.comment)
 			if want != is {
 				l = want.String() + "\n"
 			}

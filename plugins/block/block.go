@@ -5,7 +5,6 @@ package block
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -31,42 +30,39 @@ type Params struct {
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
-	blame := func(pointer, format string, args ...any) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
-	}
+	var bad sdk.Problems
 	if path.Clean(p.Path) != p.Path || p.Path == "/" {
-		blame("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
+		bad.Add("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
 	}
 	for pointer, text := range map[string]string{"/after": p.After, "/before": p.Before} {
 		if _, err := regexp.Compile(text); err != nil {
-			blame(pointer, "not an RE2 expression: %w", err)
+			bad.Add(pointer, "not an RE2 expression: %w", err)
 		}
 	}
 	if strings.ContainsAny(p.Comment, "\r\n") {
-		blame("/comment", "expected what begins a comment, on one line")
+		bad.Add("/comment", "expected what begins a comment, on one line")
 	}
 	begin, end := p.markers()
 	own := func(line string) bool { line = strings.TrimSpace(line); return line == begin || line == end }
 	if strings.Contains(p.Content, markerText) || strings.Contains(p.Content, "END turnus ") || slices.ContainsFunc(strings.Split(p.Content, "\n"), own) {
-		blame("/content", "the content holds a marker of a block")
+		bad.Add("/content", "the content holds a marker of a block")
 	}
 	switch {
 	case p.Name == "" && p.Marker == "":
-		blame("/name", "expected the name of the block, or its marker")
+		bad.Add("/name", "expected the name of the block, or its marker")
 	case p.Marker != "" && (p.Name != "" || p.Comment != "" && p.Comment != "#"):
-		blame("/marker", "marker takes the place of name and comment: give it alone")
+		bad.Add("/marker", "marker takes the place of name and comment: give it alone")
 	}
 	switch {
 	case p.State == "absent" && (p.Content != "" || p.After != "" || p.Before != "" || p.Create):
-		blame("/state", "content, after, before and create go with state present")
+		bad.Add("/state", "content, after, before and create go with state present")
 	case p.State != "absent" && p.Content == "":
-		blame("/content", "expected the lines of the block; to remove it, set state: absent")
+		bad.Add("/content", "expected the lines of the block; to remove it, set state: absent")
 	}
 	if p.After != "" && p.Before != "" {
-		blame("", "expected only one of after and before")
+		bad.Add("", "expected only one of after and before")
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // Def is the job type.

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -222,9 +223,7 @@ func (s *suite) once(ctx context.Context, p *process, w *world, c call, r *recor
 	run := s.begin(ctx, p, w, c, r)
 	defer func() { r.died = p.diedUnder(r.err) }()
 	limit := c.limit
-	if limit == 0 {
-		limit = s.cfg.Patience
-	}
+	limit = cmp.Or(limit, s.cfg.Patience)
 	if within(run.done, limit+s.cfg.Grace) {
 		return
 	}
@@ -241,9 +240,7 @@ func (s *suite) once(ctx context.Context, p *process, w *world, c call, r *recor
 // begin starts a call. r must not be read before done.
 func (s *suite) begin(ctx context.Context, p *process, w *world, c call, r *record) *running {
 	limit := c.limit
-	if limit == 0 {
-		limit = s.cfg.Patience
-	}
+	limit = cmp.Or(limit, s.cfg.Patience)
 	keep := &kept{files: map[string][]byte{}}
 	var mu sync.Mutex
 	saves := 0
@@ -264,9 +261,7 @@ func (s *suite) begin(ctx context.Context, p *process, w *world, c call, r *reco
 			return nil
 		},
 	}
-	if hc.Files == "" {
-		hc.Files = s.scratch
-	}
+	hc.Files = cmp.Or(hc.Files, s.scratch)
 	_ = os.MkdirAll(hc.Fetch, 0o700)
 	deadline, done := context.WithTimeout(ctx, limit)
 	req, end := p.services.Grant(deadline, hc)
@@ -431,10 +426,3 @@ func (p *process) drain(ctx context.Context) error {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return fmt.Sprintf("%d %s", n, what)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
@@ -103,11 +104,7 @@ type peeked struct {
 	at int // in the log; -1 before the first message
 }
 
-func (p *peeked) entry() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.at
-}
+func (p *peeked) entry() int { return core.Locked(&p.mu, &p.at) }
 
 // RecvMsg implements grpc.ServerStream.
 func (p *peeked) RecvMsg(m any) error {

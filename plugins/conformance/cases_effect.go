@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -85,7 +86,7 @@ func (s *suite) idempotent(ctx context.Context) result {
 	case compared == 0:
 		return notApplicable("no example of an idempotent job type succeeds")
 	}
-	return passed("%s run twice", plural(compared, "example"))
+	return passed("%s run twice", core.Plural(compared, "example"))
 }
 
 // touches reports whether a call made an operation that may change its host.
@@ -115,7 +116,7 @@ func (s *suite) unchanged(ctx context.Context) result {
 	case n == 0:
 		return notApplicable("no example succeeds")
 	}
-	return passed("%s", plural(n, "example"))
+	return passed("%s", core.Plural(n, "example"))
 }
 
 func (s *suite) schemasAreClosed(context.Context) result {
@@ -129,7 +130,7 @@ func (s *suite) schemasAreClosed(context.Context) result {
 				"the params of %s allow keys that the schema does not name", t.Name)
 		}
 	}
-	return passed("%s", plural(len(s.manifest.Types), "job type"))
+	return passed("%s", core.Plural(len(s.manifest.Types), "job type"))
 }
 
 // isolation runs each job type on two hosts, one after the other, in one process.
@@ -187,14 +188,14 @@ func (s *suite) memory(ctx context.Context) result {
 	if judged == 0 {
 		return notApplicable("no example is short enough to be repeated: %d calls within %v, twice the --patience", someCalls, 2*s.cfg.Patience)
 	}
-	return passed("%s", plural(judged, "job type"))
+	return passed("%s", core.Plural(judged, "job type"))
 }
 
 func (s *suite) alive(context.Context) result {
 	if died := s.seen.blamed["alive"]; died != "" {
 		return fault("a worker takes that for a crash with unknown effects: catch what one job does wrong", "%s", died)
 	}
-	return passed("%s", plural(len(s.calls), "call"))
+	return passed("%s", core.Plural(len(s.calls), "call"))
 }
 
 func (s *suite) flood(context.Context) result {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/host/sandbox"
 	"github.com/turnus/turnus/plugins/sdk/wire"
@@ -38,7 +39,7 @@ func (s *suite) hostDrop(ctx context.Context) result {
 	if n == 0 {
 		return notApplicable("no example both ends unasked and works on its host")
 	}
-	return passed("%s", plural(n, "drop"))
+	return passed("%s", core.Plural(n, "drop"))
 }
 
 func judgeDrop(r *record) result {
@@ -76,7 +77,7 @@ func (s *suite) killResume(ctx context.Context) result {
 			kills++
 		}
 	}
-	return passed("killed %d times, %s", kills, plural(len(list), "job type"))
+	return passed("killed %d times, %s", kills, core.Plural(len(list), "job type"))
 }
 
 // killAt kills the process right after its nth state is durable, and continues in a new one.
@@ -186,7 +187,7 @@ func (s *suite) migrate(ctx context.Context) result {
 		if asked != "" {
 			return notApplicable("%s has had other states before version %d, and the lab shows none of them: give them under states:", asked, s.typeOf(asked).StateVersion)
 		}
-		return passed("%s; a newer version is refused", plural(olds, "old state"))
+		return passed("%s; a newer version is refused", core.Plural(olds, "old state"))
 	})
 }
 
@@ -314,7 +315,7 @@ func (s *suite) confined(ctx context.Context) result {
 		w.set(func(w *world) { clear(w.used) })
 		n++
 	}
-	note := plural(n, "example") + " in a worker's sandbox"
+	note := core.Plural(n, "example") + " in a worker's sandbox"
 	if len(missing) > 0 {
 		note += ", which is not whole here: " + strings.Join(missing, "; ")
 	}
@@ -364,5 +365,5 @@ func (s *suite) network(ctx context.Context) result {
 			}
 		}
 	}
-	return passed("%s in an empty network namespace", plural(n, "example"))
+	return passed("%s in an empty network namespace", core.Plural(n, "example"))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
@@ -102,11 +103,7 @@ func (s *suite) subjects(ctx context.Context, fit func(*baseline) bool) []*basel
 			best[b.typ.Name] = b
 		}
 	}
-	var list []*baseline
-	for _, name := range names {
-		list = append(list, best[name])
-	}
-	return list
+	return core.Map(names, func(name string) *baseline { return best[name] })
 }
 
 func worksOnHost(b *baseline) bool {
@@ -247,7 +244,7 @@ func (s *suite) hanging(ctx context.Context, limit time.Duration, inspect func(p
 	if n == 0 {
 		return notApplicable("no example both ends unasked and works on its host")
 	}
-	return passed("%s", plural(n, "job type"))
+	return passed("%s", core.Plural(n, "job type"))
 }
 
 // signalIfRunning ends the process of a call that is still under way: nothing else is sure to.
@@ -380,7 +377,7 @@ func (s *suite) concurrent(ctx context.Context) result {
 			return v
 		}
 	}
-	return passed("%d at the same time on %d hosts, %s", atOnce, n, plural(len(types), "job type"))
+	return passed("%d at the same time on %d hosts, %s", atOnce, n, core.Plural(len(types), "job type"))
 }
 
 // alone runs an example on one host of the world, in a process of its own; nil if that does not

@@ -173,11 +173,7 @@ func scenes() []scene {
 
 // Cases are the ids of all cases, in the order in which they run.
 func Cases() []string {
-	var ids []string
-	for _, s := range scenes() {
-		ids = append(ids, s.id)
-	}
-	return ids
+	return core.Map(scenes(), func(s scene) string { return s.id })
 }
 
 // Run tests a program. seen is called with each result as it comes; it may be nil. An error means

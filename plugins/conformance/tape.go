@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+
+	"github.com/turnus/turnus/core"
 )
 
 const (
@@ -46,11 +48,7 @@ func (t *tape) bytes() []byte {
 }
 
 // size returns how many bytes were written, kept or not.
-func (t *tape) size() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.said
-}
+func (t *tape) size() int { return core.Locked(&t.mu, &t.said) }
 
 // first is the first line, cut for people.
 func (t *tape) first() string {
@@ -65,11 +63,7 @@ func (t *tape) last() string {
 	return string(line[:min(len(line), 300)])
 }
 
-func (t *tape) longestLine() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.longest
-}
+func (t *tape) longestLine() int { return core.Locked(&t.mu, &t.longest) }
 
 // badLog is the first JSON line whose fields are not those of a log record.
 func (t *tape) badLog() (line, fault string) {

@@ -1,6 +1,7 @@
 package copytree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -197,9 +198,7 @@ func (t *todo) file(p Params, f wanted, e *entry, now *tree) {
 	}
 	mode = either(mode, fresh)
 	owner := p.Owner
-	if owner == "" {
-		owner = "-"
-	}
+	owner = cmp.Or(owner, "-")
 	if e != nil && e.kind == 'f' && !strings.Contains(p.Owner, ":") { // a file made again would get the login's
 		owner = either(p.Owner, e.uid) + ":" + e.gid
 	}

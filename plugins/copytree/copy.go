@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"path"
 	"strconv"
@@ -29,20 +28,17 @@ type Params struct {
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
-	blame := func(pointer, text string) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: errors.New(text)})
-	}
+	var bad sdk.Problems
 	if clean := path.Clean(p.Path); clean != p.Path || clean == "/" {
-		blame("/path", "expected a path below / without . and .. and a slash at its end")
+		bad.Add("/path", "expected a path below / without . and .. and a slash at its end")
 	}
 	if clean := path.Clean(p.Source); path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../") {
-		blame("/source", "expected a folder below that of the playbook")
+		bad.Add("/source", "expected a folder below that of the playbook")
 	}
 	if p.Vars != nil && !p.Templates {
-		blame("/vars", "vars go with templates: true")
+		bad.Add("/vars", "vars go with templates: true")
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // bits reads permission bits; 0 where none are given.

@@ -4,7 +4,6 @@ package cron
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -31,34 +30,31 @@ var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
-	blame := func(pointer, format string, args ...any) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
-	}
+	var bad sdk.Problems
 	times := slices.DeleteFunc([]string{p.Schedule, p.Special, p.Calendar}, func(s string) bool { return s == "" })
 	if p.State == "absent" {
 		if len(times) > 0 || p.Command != "" || p.Env != nil {
-			blame("/state", "schedule, special, calendar, command and env go with state present")
+			bad.Add("/state", "schedule, special, calendar, command and env go with state present")
 		}
-		return errors.Join(bad...)
+		return bad.Err()
 	}
 	if len(times) != 1 {
-		blame("", "expected schedule, special or calendar, and only one of them")
+		bad.Add("", "expected schedule, special or calendar, and only one of them")
 	}
 	if p.Schedule != "" {
 		if err := checkSchedule(p.Schedule); err != nil {
-			blame("/schedule", "%w", err)
+			bad.Add("/schedule", "%w", err)
 		}
 	}
 	if oneLine := p.Calendar == "" && strings.ContainsAny(p.Command, "\r\n"); oneLine || strings.TrimSpace(p.Command) == "" || strings.Contains(p.Command, "\x00") {
-		blame("/command", "expected a command, on one line unless calendar is set")
+		bad.Add("/command", "expected a command, on one line unless calendar is set")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		if !variable().MatchString(name) || strings.ContainsAny(p.Env[name], "\r\n\"\x00") {
-			blame("/env/"+name, "expected the name of a variable, and a value on one line without double quotes")
+			bad.Add("/env/"+name, "expected the name of a variable, and a value on one line without double quotes")
 		}
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // Def is the job type.

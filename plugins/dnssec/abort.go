@@ -1,6 +1,7 @@
 package dnssec
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,9 +25,7 @@ func (x *roll) decide(ctx context.Context, _ *view) error {
 	x.enter(st.Phase, v.now)
 	n := v.open[x.p.Zone]
 	st.Old = x.p.OldTag
-	if st.Old == 0 {
-		st.Old = n.old
-	}
+	st.Old = cmp.Or(st.Old, n.old)
 	if st.Old == 0 {
 		i := slices.IndexFunc(v.keys, func(k signerKey) bool { return k.ksk && !k.gone() && k.goal == hidden })
 		if i < 0 {

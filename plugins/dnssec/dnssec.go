@@ -3,7 +3,7 @@
 package dnssec
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
@@ -69,37 +69,28 @@ type evidence struct {
 // fill gives the defaults of objects that were left out as a whole.
 func (p *Params) fill() {
 	p.Zone = plain(p.Zone)
-	if p.Parent.Method == "" {
-		p.Parent.Method = "manual"
-	}
+	p.Parent.Method = cmp.Or(p.Parent.Method, "manual")
 	if p.Parent.Within == 0 {
 		p.Parent.Within = sdk.Duration(72 * time.Hour)
 	}
-	if p.Signer.Config == "" {
-		p.Signer.Config = "/etc/bind/named.conf"
-	}
-	if p.Signer.Address == "" {
-		p.Signer.Address = "127.0.0.1"
-	}
+	p.Signer.Config = cmp.Or(p.Signer.Config, "/etc/bind/named.conf")
+	p.Signer.Address = cmp.Or(p.Signer.Address, "127.0.0.1")
 }
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	p.fill()
-	var bad []error
-	blame := func(pointer, format string, args ...any) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
-	}
+	var bad sdk.Problems
 	blameAddress := func(pointer, a string) {
 		if !isAddress(a) {
-			blame(pointer, "expected an IP address, or one with a port such as 192.0.2.53#5353; found %q", a)
+			bad.Add(pointer, "expected an IP address, or one with a port such as 192.0.2.53#5353; found %q", a)
 		}
 	}
 	if len(p.Zone) > 253 {
-		blame("/zone", "expected a name of at most 253 characters")
+		bad.Add("/zone", "expected a name of at most 253 characters")
 	}
 	if strings.HasPrefix(p.Zone, "-") { // an option of dig and rndc
-		blame("/zone", "expected a name that does not begin with a dash; found %q", p.Zone)
+		bad.Add("/zone", "expected a name that does not begin with a dash; found %q", p.Zone)
 	}
 	for pointer, list := range map[string][]string{"/validators": p.Validators, "/servers": p.Servers, "/parent/ns": p.Parent.NS} {
 		for i, a := range list {
@@ -112,19 +103,19 @@ func (p *Params) Validate() error {
 	}
 	for pointer, file := range map[string]string{"/parent/tsig": p.Parent.TSIG, "/signer/config": p.Signer.Config, "/signer/rndc_conf": p.Signer.RNDCConf, "/signer/tsig": p.Signer.TSIG, "/state_dir": p.StateDir} {
 		if file != "" && (path.Clean(file) != file || file == "/" || strings.ContainsAny(file, "\n\x00")) {
-			blame(pointer, "expected a clean absolute path; found %q", file)
+			bad.Add(pointer, "expected a clean absolute path; found %q", file)
 		}
 	}
 	if p.Parent.Method == "nsupdate" && (p.Parent.Server == "" || p.Parent.TSIG == "") {
-		blame("/parent", "nsupdate needs server and tsig")
+		bad.Add("/parent", "nsupdate needs server and tsig")
 	}
 	if p.Poll < sdk.Duration(100*time.Millisecond) {
-		blame("/poll", "expected at least 100ms; found %s", p.Poll)
+		bad.Add("/poll", "expected at least 100ms; found %s", p.Poll)
 	}
 	if p.Key == "zsk" && p.Action == "abort" {
-		blame("/action", "a zsk roll needs nothing of the parent and cannot be rolled back: BIND finishes it")
+		bad.Add("/action", "a zsk roll needs nothing of the parent and cannot be rolled back: BIND finishes it")
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 func isAddress(text string) bool {

@@ -1,6 +1,7 @@
 package dnssec
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -181,12 +182,8 @@ func zonePolicy(conf []statement, scopes [][]statement) (policy, error) {
 	}
 	p := policy{Name: inherited("dnssec-policy"), KeyDir: inherited("key-directory"), parental: find(scopes[0], "parental-agents") != nil}
 	directory := inherited("directory")
-	if directory == "" {
-		directory = "/var/cache/bind"
-	}
-	if p.KeyDir == "" {
-		p.KeyDir = directory
-	}
+	directory = cmp.Or(directory, "/var/cache/bind")
+	p.KeyDir = cmp.Or(p.KeyDir, directory)
 	if !strings.HasPrefix(p.KeyDir, "/") {
 		p.KeyDir = strings.TrimSuffix(directory, "/") + "/" + p.KeyDir
 	}

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,9 +130,7 @@ func schema(fields map[string]field) (json.RawMessage, error) {
 	var required []string
 	var errs []error
 	for name, f := range fields {
-		if f.Type == "" {
-			f.Type = "string"
-		}
+		f.Type = cmp.Or(f.Type, "string")
 		if !slices.Contains(kinds, f.Type) {
 			errs = append(errs, fmt.Errorf("%s: type %q: expected one of %s", name, f.Type, strings.Join(kinds, ", ")))
 			continue

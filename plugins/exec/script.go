@@ -271,9 +271,7 @@ func (s *said) log(e event) {
 }
 
 func (s *said) failed(e event) error {
-	if e.Reason == "" {
-		e.Reason = "the script reports that without a reason"
-	}
+	e.Reason = cmp.Or(e.Reason, "the script reports that without a reason")
 	f := sdk.Fail(e.Reason)
 	switch e.Effects {
 	case "", "unknown":

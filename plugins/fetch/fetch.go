@@ -27,18 +27,18 @@ func (p *Params) Validate() error {
 	if (p.Path == "") == (len(p.Paths) == 0) {
 		return errors.New("expected one of path and paths")
 	}
-	var bad []error
+	var bad sdk.Problems
 	for i, name := range p.Paths {
 		if err := checkPath(name); err != nil {
-			bad = append(bad, &sdk.ParamError{Pointer: fmt.Sprintf("/paths/%d", i), Err: err})
+			bad.Add(fmt.Sprintf("/paths/%d", i), "%w", err)
 		}
 	}
 	if p.Path != "" {
 		if err := checkPath(p.Path); err != nil {
-			bad = append(bad, &sdk.ParamError{Pointer: "/path", Err: err})
+			bad.Add("/path", "%w", err)
 		}
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 func checkPath(name string) error {

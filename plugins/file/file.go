@@ -4,8 +4,6 @@ package file
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path"
 	"regexp"
 	"strconv"
@@ -32,12 +30,9 @@ type Params struct {
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
-	blame := func(pointer, format string, args ...any) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
-	}
+	var bad sdk.Problems
 	if clean := path.Clean(p.Path); clean != p.Path || clean == "/" {
-		blame("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
+		bad.Add("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
 	}
 	sources := 0
 	for _, given := range []bool{p.Content != nil, p.Template != "", p.Source != ""} {
@@ -47,28 +42,28 @@ func (p *Params) Validate() error {
 	}
 	switch {
 	case p.State == "file" && sources > 1:
-		blame("", "expected only one of content, template and source")
+		bad.Add("", "expected only one of content, template and source")
 	case p.State == "file" && sources == 0 && p.Mode == "" && p.Owner == "":
-		blame("", "expected one of content, template and source; or mode or owner of a file that is there")
+		bad.Add("", "expected one of content, template and source; or mode or owner of a file that is there")
 	case p.State != "file" && sources > 0:
-		blame("/state", "content, template and source go with state file, not %s", p.State)
+		bad.Add("/state", "content, template and source go with state file, not %s", p.State)
 	}
 	if (p.State == "link") != (p.Target != "") {
-		blame("/target", "state link and target go together")
+		bad.Add("/target", "state link and target go together")
 	}
 	if p.State == "link" && p.Mode != "" {
-		blame("/mode", "a link has no mode of its own")
+		bad.Add("/mode", "a link has no mode of its own")
 	}
 	if p.Checker != "" && sources == 0 {
-		blame("/validate", "validate goes with content, template or source")
+		bad.Add("/validate", "validate goes with content, template or source")
 	}
 	if p.Vars != nil && p.Template == "" {
-		blame("/vars", "vars go with template")
+		bad.Add("/vars", "vars go with template")
 	}
 	if p.Recurse && p.State != "absent" {
-		blame("/recurse", "recurse goes with state absent")
+		bad.Add("/recurse", "recurse goes with state absent")
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // mode is the wanted mode; ok is false where none is given.

@@ -5,7 +5,6 @@ package firewall
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"path"
@@ -60,39 +59,36 @@ const maxRuleset = 4 << 20
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
-	blame := func(pointer, format string, args ...any) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
-	}
+	var bad sdk.Problems
 	if (p.Ruleset == "") == (p.Artifact == "") {
-		blame("", "expected one of ruleset and artifact")
+		bad.Add("", "expected one of ruleset and artifact")
 	}
 	if p.SHA256 != "" && p.Artifact == "" {
-		blame("/sha256", "sha256 goes with artifact")
+		bad.Add("/sha256", "sha256 goes with artifact")
 	}
 	if p.Ruleset != "" {
 		if err := lint(p.Ruleset, p.Table); err != nil {
-			blame("/ruleset", "%w", err)
+			bad.Add("/ruleset", "%w", err)
 		}
 	}
 	connect, confirm := time.Duration(p.ConnectTimeout), time.Duration(p.ConfirmTimeout)
 	if connect < 100*time.Millisecond || connect > 5*time.Minute {
-		blame("/connect_timeout", "expected between 100ms and 5m; found %s", p.ConnectTimeout)
+		bad.Add("/connect_timeout", "expected between 100ms and 5m; found %s", p.ConnectTimeout)
 	}
 	if confirm < 3*connect || confirm < 3*time.Second || confirm > time.Hour {
-		blame("/confirm_timeout", "expected between three times connect_timeout, 3s at least, and 1h; found %s with a connect_timeout of %s", p.ConfirmTimeout, p.ConnectTimeout)
+		bad.Add("/confirm_timeout", "expected between three times connect_timeout, 3s at least, and 1h; found %s with a connect_timeout of %s", p.ConfirmTimeout, p.ConnectTimeout)
 	}
 	for i, s := range p.MgmtSources {
 		if _, err := source(s); err != nil {
-			blame(fmt.Sprintf("/mgmt_sources/%d", i), "%w", err)
+			bad.Add(fmt.Sprintf("/mgmt_sources/%d", i), "%w", err)
 		}
 	}
 	for pointer, file := range map[string]string{"/persist": p.Persist, "/state_dir": p.StateDir} {
 		if file != "" && (path.Clean(file) != file || file == "/" || strings.ContainsAny(file, "\n\x00")) {
-			blame(pointer, "expected a clean absolute path; found %q", file)
+			bad.Add(pointer, "expected a clean absolute path; found %q", file)
 		}
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // source reads an address or a network.

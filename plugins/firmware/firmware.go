@@ -5,8 +5,6 @@ package firmware
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"path"
@@ -87,52 +85,52 @@ func (d *Device) validate() error {
 	var bad problems
 	a := d.Artifact
 	if (a.Path == "") == (a.URL == "") {
-		bad.add("/artifact", "expected one of path and url")
+		bad.Add("/artifact", "expected one of path and url")
 	}
 	if _, err := url.Parse(a.URL); err != nil {
-		bad.add("/artifact/url", "%w", err)
+		bad.Add("/artifact/url", "%w", err)
 	}
 	if strings.ContainsAny(a.Version+a.Compatible, "\n\x00") {
-		bad.add("/artifact", "version and compatible are one line each")
+		bad.Add("/artifact", "version and compatible are one line each")
 	}
 	if path.Clean(d.StateDir) != d.StateDir || d.StateDir == "/" || strings.ContainsAny(d.StateDir, "\n\x00") {
-		bad.add("/state_dir", "expected a clean absolute path; found %q", d.StateDir)
+		bad.Add("/state_dir", "expected a clean absolute path; found %q", d.StateDir)
 	}
 	bad.between("/connect_timeout", d.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
 	switch {
 	case d.Driver == "rauc" && d.Script != nil:
-		bad.add("/script", "goes with driver: script")
+		bad.Add("/script", "goes with driver: script")
 	case d.Driver == "rauc" && a.Signature != "":
-		bad.add("/artifact/signature", "a RAUC bundle holds its own signature")
+		bad.Add("/artifact/signature", "a RAUC bundle holds its own signature")
 	case d.Driver == "script" && d.Script == nil:
-		bad.add("/script", "driver: script needs the device's commands")
+		bad.Add("/script", "driver: script needs the device's commands")
 	case d.Driver == "script":
 		d.Script.check(d, &bad)
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 func (s *Script) check(d *Device, bad *problems) {
 	if d.VersionCommand != "" {
-		bad.add("/version_command", "the script driver has script.version")
+		bad.Add("/version_command", "the script driver has script.version")
 	}
 	if d.Artifact.Compatible != "" && s.Compatible == "" {
-		bad.add("/script/compatible", "artifact.compatible needs a command that prints what the device is")
+		bad.Add("/script/compatible", "artifact.compatible needs a command that prints what the device is")
 	}
 	given := s.Slot != "" || s.Primary != "" || s.Activate != "" || s.Commit != "" || s.Committed != ""
 	switch {
 	case len(s.Slots) == 0 && given:
-		bad.add("/script/slots", "slot, primary, activate, commit and committed need the names of the two slots")
+		bad.Add("/script/slots", "slot, primary, activate, commit and committed need the names of the two slots")
 	case len(s.Slots) == 0:
 	case len(s.Slots) != 2 || s.Slots[0] == s.Slots[1] || slices.Contains(s.Slots, ""):
-		bad.add("/script/slots", "expected two different names")
+		bad.Add("/script/slots", "expected two different names")
 	case s.Slot == "" || s.Primary == "" || s.Activate == "":
-		bad.add("/script", "slots need slot, primary and activate")
+		bad.Add("/script", "slots need slot, primary and activate")
 	case s.InstallReboots:
-		bad.add("/script/install_reboots", "with slots the installation must leave the device running: the reboot is asked for apart")
+		bad.Add("/script/install_reboots", "with slots the installation must leave the device running: the reboot is asked for apart")
 	}
 	if (s.Commit == "") != (s.Committed == "") {
-		bad.add("/script/commit", "commit and committed go together: what is kept is read back")
+		bad.Add("/script/commit", "commit and committed go together: what is kept is read back")
 	}
 }
 
@@ -140,10 +138,10 @@ func (s *Script) check(d *Device, bad *problems) {
 func (p *Params) Validate() error {
 	var bad problems
 	if err := p.validate(); err != nil {
-		bad = append(bad, err)
+		bad.Problems = append(bad.Problems, err)
 	}
 	if p.Driver == "script" && p.Script != nil && len(p.Script.Slots) == 0 && !p.Irreversible {
-		bad.add("/irreversible", "a device without two slots has no way back: write irreversible: true if that is accepted")
+		bad.Add("/irreversible", "a device without two slots has no way back: write irreversible: true if that is accepted")
 	}
 	for pointer, d := range map[string]sdk.Duration{
 		"/install_timeout": p.InstallTimeout, "/reboot_timeout": p.RebootTimeout, "/health_timeout": p.HealthTimeout, "/commit_deadline": p.CommitDeadline,
@@ -152,21 +150,17 @@ func (p *Params) Validate() error {
 	}
 	bad.between("/soak", p.Soak, 0, 7*24*time.Hour)
 	if least := time.Duration(p.RebootTimeout + p.HealthTimeout + p.Soak); time.Duration(p.CommitDeadline) < least {
-		bad.add("/commit_deadline", "expected at least reboot_timeout, health_timeout and soak together, %s; found %s", least, p.CommitDeadline)
+		bad.Add("/commit_deadline", "expected at least reboot_timeout, health_timeout and soak together, %s; found %s", least, p.CommitDeadline)
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // problems collects what is wrong with params.
-type problems []error
-
-func (b *problems) add(pointer, format string, args ...any) {
-	*b = append(*b, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
-}
+type problems struct{ sdk.Problems }
 
 func (b *problems) between(pointer string, d sdk.Duration, least, most time.Duration) {
 	if time.Duration(d) < least || time.Duration(d) > most {
-		b.add(pointer, "expected between %s and %s; found %s", least, most, d)
+		b.Add(pointer, "expected between %s and %s; found %s", least, most, d)
 	}
 }
 

@@ -27,31 +27,28 @@ var commit = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
-	blame := func(pointer, text string) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: errors.New(text)})
-	}
+	var bad sdk.Problems
 	if clean := path.Clean(p.Path); clean != p.Path || clean == "/" {
-		blame("/path", "expected a path below / without . and .. and a slash at its end")
+		bad.Add("/path", "expected a path below / without . and .. and a slash at its end")
 	}
 	if strings.Contains(p.Version, "..") || strings.HasSuffix(p.Version, "/") {
-		blame("/version", "expected a branch, a tag or a commit")
+		bad.Add("/version", "expected a branch, a tag or a commit")
 	}
 	scheme, _, full := strings.Cut(p.URL, "://")
 	switch {
 	case strings.ContainsAny(p.URL, " \t\r\n") || strings.Contains(p.URL, "::"):
-		blame("/url", "expected https://…, ssh://…, user@host:path or a path on the host")
+		bad.Add("/url", "expected https://…, ssh://…, user@host:path or a path on the host")
 	case full && strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz") != "":
-		blame("/url", "expected https://…, ssh://…, user@host:path or a path on the host")
+		bad.Add("/url", "expected https://…, ssh://…, user@host:path or a path on the host")
 	case full:
 		u, err := url.Parse(p.URL)
 		if err != nil {
-			blame("/url", "this is no URL")
+			bad.Add("/url", "this is no URL")
 		} else if _, password := u.User.Password(); password || u.User != nil && scheme != "ssh" {
-			blame("/url", "a login in a URL is shown and stored: take it out, and give the host a deploy key or a credential helper")
+			bad.Add("/url", "a login in a URL is shown and stored: take it out, and give the host a deploy key or a credential helper")
 		}
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // Outputs of a clone.

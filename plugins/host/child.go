@@ -20,6 +20,7 @@ import (
 
 	"github.com/hashicorp/go-plugin/runner"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
@@ -302,21 +303,13 @@ func (c *child) ID() string {
 }
 
 // group is the number of the process group; 0 before the start.
-func (c *child) group() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pid
-}
+func (c *child) group() int { return core.Locked(&c.mu, &c.pid) }
 
 // Diagnose implements runner.Runner. See [child.problem].
 func (c *child) Diagnose(context.Context) string { return "" }
 
 // protocol is the one that the handshake line names; 0 before it.
-func (c *child) protocol() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.speaks
-}
+func (c *child) protocol() int { return core.Locked(&c.mu, &c.speaks) }
 
 // problem returns why there was no handshake. Call it after Kill.
 func (c *child) problem(killed bool) string {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -66,9 +67,7 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 		return nil, err
 	}
 	keep := int(req.GetMaxOutput())
-	if keep == 0 {
-		keep = defaultOutput
-	}
+	keep = cmp.Or(keep, defaultOutput)
 	stdout, stderr := &head{keep: min(keep, largestOutput)}, &head{keep: min(keep, largestOutput)}
 	ctx, cancel := limit(ctx, start.GetTimeoutMs())
 	defer cancel()

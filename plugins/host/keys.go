@@ -41,9 +41,6 @@ func (s *Supervisor) scanKeys(ctx context.Context, c *Call) Outcome {
 	case err != nil:
 		return Outcome{Failed: true, Unreachable: errors.Is(err, core.ErrUnreachable), Reason: brief(err.Error()), Effects: EffectsNone}
 	}
-	keys := make([]any, len(shown))
-	for i, key := range shown {
-		keys[i] = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
-	}
+	keys := core.Map(shown, func(key ssh.PublicKey) any { return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) })
 	return Outcome{Outputs: map[string]any{"known_hosts_name": as.Name, "keys": keys}}
 }

@@ -89,11 +89,7 @@ func (l *lease) checkpointed(s State) {
 }
 
 // tried returns what the call has tried so far.
-func (l *lease) tried() try {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.try
-}
+func (l *lease) tried() try { return core.Locked(&l.mu, &l.try) }
 
 // leave is the end of one operation.
 func (l *lease) leave() {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/redact"
 )
 
@@ -185,10 +186,7 @@ func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
 		}
 	}
 	slices.Sort(keys)
-	var attrs []slog.Attr
-	for _, k := range keys {
-		attrs = append(attrs, slog.String(k, string(fields[k])))
-	}
+	attrs := core.Map(keys, func(k string) slog.Attr { return slog.String(k, string(fields[k])) })
 	if len(attrs) == 0 {
 		return level, text, nil
 	}

@@ -288,9 +288,5 @@ func (s *Supervisor) seek(ctx context.Context) error {
 	}
 	all := slices.Clone(s.sources)
 	s.mu.Unlock()
-	var errs []error
-	for _, src := range all {
-		errs = append(errs, s.refresh(ctx, src))
-	}
-	return errors.Join(errs...)
+	return errors.Join(core.Map(all, func(src *origin) error { return s.refresh(ctx, src) })...)
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -140,9 +141,7 @@ func (p *Plugin) profile(dir string) sandbox.Profile {
 // is a private folder, so that no file of the worker's user is found through it.
 func environment(dir, socket string) []string {
 	lang := os.Getenv("LANG")
-	if lang == "" {
-		lang = "C.UTF-8"
-	}
+	lang = cmp.Or(lang, "C.UTF-8")
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=" + lang,
 		"HOME=" + dir, "TMPDIR=" + dir, wire.HostSocketEnv + "=" + socket,

@@ -253,11 +253,7 @@ func (e *ending) expire() {
 	e.cut()
 }
 
-func (e *ending) late() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.missed
-}
+func (e *ending) late() bool { return core.Locked(&e.mu, &e.missed) }
 
 // join ends the watching.
 func (e *ending) join() {

@@ -352,10 +352,7 @@ type PluginStats struct {
 func (s *Supervisor) Stats() []PluginStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []PluginStats
-	for _, p := range s.currentLocked() {
-		out = append(out, p.stats())
-	}
+	out := core.Map(s.currentLocked(), (*pool).stats)
 	slices.SortFunc(out, func(a, b PluginStats) int { return cmp.Compare(a.Plugin, b.Plugin) })
 	return out
 }

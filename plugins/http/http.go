@@ -41,17 +41,17 @@ type Params struct {
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
+	var bad sdk.Problems
 	if u, err := url.Parse(p.URL); err != nil || u.Hostname() == "" {
-		bad = append(bad, &sdk.ParamError{Pointer: "/url", Err: errors.New("expected http://HOST… or https://HOST…")})
+		bad.Add("/url", "expected http://HOST… or https://HOST…")
 	}
 	if _, err := regexp.Compile(p.BodyMatch); err != nil {
-		bad = append(bad, &sdk.ParamError{Pointer: "/body_match", Err: err})
+		bad.Add("/body_match", "%w", err)
 	}
 	if p.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(p.CA)) {
-		bad = append(bad, &sdk.ParamError{Pointer: "/ca", Err: errors.New("expected certificates in PEM")})
+		bad.Add("/ca", "expected certificates in PEM")
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // Outputs of a request.

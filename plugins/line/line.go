@@ -3,8 +3,6 @@ package line
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path"
 	"regexp"
 	"sync"
@@ -26,38 +24,35 @@ type Params struct {
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
-	blame := func(pointer, format string, args ...any) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
-	}
+	var bad sdk.Problems
 	if path.Clean(p.Path) != p.Path || p.Path == "/" {
-		blame("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
+		bad.Add("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
 	}
 	if newline().MatchString(p.Line) {
-		blame("/line", "expected one line; use the job type block for several")
+		bad.Add("/line", "expected one line; use the job type block for several")
 	}
 	for pointer, text := range map[string]string{"/match": p.Match, "/after": p.After, "/before": p.Before} {
 		re, err := regexp.Compile(text)
 		switch {
 		case err != nil:
-			blame(pointer, "not an RE2 expression: %w", err)
+			bad.Add(pointer, "not an RE2 expression: %w", err)
 		case pointer == "/match" && p.Match != "" && p.Line != "" && !re.MatchString(p.Line) && !secret().MatchString(p.Line):
-			blame(pointer, "expected an expression that also matches line, or each run adds the line again; %q does not", text)
+			bad.Add(pointer, "expected an expression that also matches line, or each run adds the line again; %q does not", text)
 		}
 	}
 	switch {
 	case p.State == "absent" && p.Line == "" && p.Match == "":
-		blame("", "expected line or match")
+		bad.Add("", "expected line or match")
 	case p.State != "absent" && p.Line == "":
-		blame("/line", "expected the line")
+		bad.Add("/line", "expected the line")
 	}
 	if p.State == "absent" && (p.After != "" || p.Before != "" || p.Create) {
-		blame("/state", "after, before and create go with state present")
+		bad.Add("/state", "after, before and create go with state present")
 	}
 	if p.After != "" && p.Before != "" {
-		blame("", "expected only one of after and before")
+		bad.Add("", "expected only one of after and before")
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 var (

@@ -4,7 +4,6 @@ package mount
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -26,29 +25,26 @@ type Params struct {
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
-	blame := func(pointer, text string) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: errors.New(text)})
-	}
+	var bad sdk.Problems
 	adds := p.State == "mounted" || p.State == "present"
 	switch {
 	case p.Type == "swap" && p.Path != "":
-		blame("/path", "swap has no path: its source names it")
+		bad.Add("/path", "swap has no path: its source names it")
 	case p.Type != "swap" && p.Path == "":
-		blame("/path", "expected the path where it is mounted")
+		bad.Add("/path", "expected the path where it is mounted")
 	case p.Path != "" && (path.Clean(p.Path) != p.Path || strings.ContainsAny(p.Path, "\n\r")):
-		blame("/path", "expected a path without . and .. and a slash at its end")
+		bad.Add("/path", "expected a path without . and .. and a slash at its end")
 	}
 	if (adds || p.Type == "swap") && p.Source == "" {
-		blame("/source", "expected what is mounted")
+		bad.Add("/source", "expected what is mounted")
 	}
 	if strings.ContainsAny(p.Source, "\n\r") || strings.HasPrefix(p.Source, "-") || strings.HasPrefix(p.Source, "#") {
-		blame("/source", "expected a device, UUID=…, LABEL=…, host:/path or another word of fstab")
+		bad.Add("/source", "expected a device, UUID=…, LABEL=…, host:/path or another word of fstab")
 	}
 	if adds && p.Type == "" {
-		blame("/type", "expected the type of the file system")
+		bad.Add("/type", "expected the type of the file system")
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // name returns the name of the mount: swap by its source, others by their path.

@@ -7,6 +7,7 @@ package scaffold
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -58,12 +59,8 @@ func New(o Options) ([]string, error) {
 	if o.Lang == "go" && o.Require == "" && o.SDK == "" {
 		return nil, fmt.Errorf("%w: this turnus is no release, so a plugin in Go needs a copy of the SDK\nhint: turnus plugins init %s --lang go --sdk FOLDER, a checkout of Turnus", ErrOptions, o.Name)
 	}
-	if o.Module == "" {
-		o.Module = "example.org/" + o.Name
-	}
-	if o.Require == "" {
-		o.Require = "v0.0.0"
-	}
+	o.Module = cmp.Or(o.Module, "example.org/"+o.Name)
+	o.Require = cmp.Or(o.Require, "v0.0.0")
 	files, err := o.render()
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@
 //	turnus:"pattern=^/"    regular expression (RE2); takes the rest of the tag, so it comes last
 //
 // A params struct may have a method Validate() error, which is called after all of these. It
-// reports one parameter with [ParamError], and several with errors.Join.
+// reports one parameter with [ParamError], and several with [Problems].
 //
 // # Scope
 //

@@ -1,8 +1,6 @@
 package sdk
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -40,14 +38,11 @@ var variableName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustComp
 
 // CheckEnvironment refuses names that a shell cannot export; at is the JSON pointer of env.
 func CheckEnvironment(at string, env map[string]string) error {
-	var bad []error
+	var bad Problems
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !variableName().MatchString(name) {
-			bad = append(bad, &ParamError{
-				Pointer: at + "/" + escapePointer(name),
-				Err:     fmt.Errorf("%q is no name of an environment variable: expected letters, digits and _", name),
-			})
+			bad.Add(at+"/"+escapePointer(name), "%q is no name of an environment variable: expected letters, digits and _", name)
 		}
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }

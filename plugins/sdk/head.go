@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"strings"
 	"unicode/utf8"
 )
@@ -17,9 +18,7 @@ type Head struct {
 // Write never fails.
 func (h *Head) Write(b []byte) (int, error) {
 	limit := h.Limit
-	if limit == 0 {
-		limit = maxKept
-	}
+	limit = cmp.Or(limit, maxKept)
 	room := max(limit-len(h.kept), 0)
 	h.lost = h.lost || len(b) > room
 	h.kept = append(h.kept, b[:min(len(b), room)]...)

@@ -41,6 +41,17 @@ func (e *ParamError) Error() string { return e.Pointer + ": " + e.Err.Error() }
 
 func (e *ParamError) Unwrap() error { return e.Err }
 
+// Problems collects the errors of Validate, so that it reports all of them.
+type Problems []error
+
+// Add adds the error of one parameter; "" as pointer is for all parameters together.
+func (p *Problems) Add(pointer, format string, args ...any) {
+	*p = append(*p, &ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
+}
+
+// Err joins the errors. It returns nil without any.
+func (p Problems) Err() error { return errors.Join(p...) }
+
 // decode is strict: what the schema does not name is an error, as is a value that it
 // does not allow. All errors are reported, not the first alone.
 func (p params[P]) decode(raw []byte) (P, []*wire.Diagnostic) {

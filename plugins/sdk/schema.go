@@ -139,9 +139,7 @@ func (s *schema) refineFields(js *jsonschema.Schema, t reflect.Type) error {
 			}
 			continue
 		}
-		if name == "" {
-			name = f.Name
-		}
+		name = cmp.Or(name, f.Name)
 		property := js.Properties[name]
 		if property == nil {
 			continue // unexported, or json:"-"

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,9 +52,7 @@ func (h *Host) put(ctx context.Context, f PutFile, artifact string, data io.Read
 	defer cancel()
 	stream := h.s.hosts.Put(h.s.withLease(ctx))
 	size := f.Size
-	if size == 0 {
-		size = -1
-	}
+	size = cmp.Or(size, -1)
 	err := stream.Send(&wire.PutRequest{Message: &wire.PutRequest_Start{Start: &wire.PutStart{
 		Host: h.Name, Path: f.Path, Mode: f.Mode, Owner: f.Owner, Size: size,
 		Sha256: f.SHA256, Artifact: artifact, Backup: f.Backup, Rate: f.Rate, Validate: f.Validate,

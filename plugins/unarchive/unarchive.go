@@ -5,7 +5,6 @@ package unarchive
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -25,20 +24,17 @@ type Params struct {
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
-	blame := func(pointer, text string) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: errors.New(text)})
-	}
+	var bad sdk.Problems
 	if clean := path.Clean(p.Path); clean != p.Path || clean == "/" {
-		blame("/path", "expected a path below / without . and .. and a slash at its end")
+		bad.Add("/path", "expected a path below / without . and .. and a slash at its end")
 	}
 	switch {
 	case (p.Source == "") == (p.Archive == ""):
-		blame("", "expected one of source and archive")
+		bad.Add("", "expected one of source and archive")
 	case format(p.Source+p.Archive) == "":
-		blame(map[bool]string{true: "/source", false: "/archive"}[p.Source != ""], "expected a name that ends in .tar, .tar.gz, .tgz or .zip")
+		bad.Add(map[bool]string{true: "/source", false: "/archive"}[p.Source != ""], "expected a name that ends in .tar, .tar.gz, .tgz or .zip")
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // format is tar, tgz or zip; "" for others.

@@ -3,7 +3,6 @@ package user
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -36,28 +35,25 @@ var (
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	var bad []error
-	blame := func(pointer, format string, args ...any) {
-		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
-	}
+	var bad sdk.Problems
 	if p.Password != "" && !hash().MatchString(p.Password) && !strings.Contains(p.Password, "${{ secrets.") { // the value is not shown: it may be a password in the clear
-		blame("/password", "expected a hash such as $6$SALT$HASH, or ! or *: make one with openssl passwd -6")
+		bad.Add("/password", "expected a hash such as $6$SALT$HASH, or ! or *: make one with openssl passwd -6")
 	}
 	for i, g := range p.Groups {
 		if !groupName().MatchString(g) {
-			blame(fmt.Sprintf("/groups/%d", i), "expected the name of a group, found %q", g)
+			bad.Add(fmt.Sprintf("/groups/%d", i), "expected the name of a group, found %q", g)
 		}
 	}
 	if p.Home != "" && path.Clean(p.Home) != p.Home {
-		blame("/home", "expected a path without . and .. and a slash at its end; found %q", p.Home)
+		bad.Add("/home", "expected a path without . and .. and a slash at its end; found %q", p.Home)
 	}
 	if p.State != "absent" && p.RemoveHome {
-		blame("/remove_home", "remove_home goes with state absent")
+		bad.Add("/remove_home", "remove_home goes with state absent")
 	}
 	if p.State == "absent" && p.Name == "root" {
-		blame("/name", "root cannot be removed")
+		bad.Add("/name", "root cannot be removed")
 	}
-	return errors.Join(bad...)
+	return bad.Err()
 }
 
 // Outputs of a user.

@@ -165,11 +165,7 @@ func (a *app) backupListCmd() *cobra.Command {
 				return err
 			}
 			if a.Output == "json" {
-				docs := make([]backupLine, len(list))
-				for i, m := range list {
-					docs[i] = backupDoc(m)
-				}
-				return console.PrintJSON(a.Out, console.ListOf(docs))
+				return console.PrintJSON(a.Out, console.ListOf(core.Map(list, backupDoc)))
 			}
 			cells := [][]string{{"BACKUP", "TIME", "RUNS", "LEDGER", "OUTPUTS", "KEYS", "TURNUS"}}
 			for _, m := range list {

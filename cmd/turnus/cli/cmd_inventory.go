@@ -83,14 +83,7 @@ func (a *app) inventoryListCmd() *cobra.Command {
 // sourceNames completes the names of a server's sources.
 func sourceNames(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := c.Sources(ctx, client.Page{Limit: 500})
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name + "\t" + list.Items[i].State
-	}
-	return names, nil
+	return core.Map(list.Items, func(s api.Source) string { return s.Name + "\t" + s.State }), err
 }
 
 func (a *app) inventoryShowCmd() *cobra.Command {

@@ -183,18 +183,10 @@ func (a *app) notificationsChannelsCmd() *cobra.Command {
 
 func notificationIDs(ctx context.Context, c *client.Client) ([]string, error) {
 	all, err := c.Notifications(ctx, client.NotificationFilter{}, client.Page{})
-	var ids []string
-	for i := range all.Items {
-		ids = append(ids, all.Items[i].ID)
-	}
-	return ids, err
+	return core.Map(all.Items, func(n api.Notification) string { return n.ID }), err
 }
 
 func channelNames(ctx context.Context, c *client.Client) ([]string, error) {
 	all, err := c.Channels(ctx, client.Page{})
-	var names []string
-	for _, ch := range all.Items {
-		names = append(names, ch.Name)
-	}
-	return names, err
+	return core.Map(all.Items, func(ch api.Channel) string { return ch.Name }), err
 }

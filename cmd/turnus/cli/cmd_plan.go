@@ -167,11 +167,7 @@ func (f *planFlags) past(ctx context.Context, playbook string, record *localrun.
 	return func(step, uses string) *forecast.Learned {
 		for _, s := range steps.Items {
 			if s.Step == step && s.Uses == uses {
-				took := make([]time.Duration, len(s.Took))
-				for i, t := range s.Took {
-					took[i] = t.Duration()
-				}
-				return &forecast.Learned{Took: took, Runs: s.Runs, Hosts: s.Hosts}
+				return &forecast.Learned{Took: core.Map(s.Took, core.Seconds.Duration), Runs: s.Runs, Hosts: s.Hosts}
 			}
 		}
 		return nil

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -142,9 +143,7 @@ func (a *app) sumUp(r conformance.Report) {
 		fmt.Fprintln(a.Out, console.Printable(line))
 	}
 	name := strings.TrimSpace(r.Plugin + " " + r.Version)
-	if name == "" {
-		name = "the program"
-	}
+	name = cmp.Or(name, "the program")
 	fmt.Fprintf(a.Out, "\n%s: %d passed, %d failed, %d not applicable\n", name,
 		count[conformance.Passed], count[conformance.Failed], count[conformance.NotApplicable])
 }

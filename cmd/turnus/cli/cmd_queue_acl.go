@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/yamlread"
 )
@@ -41,9 +42,7 @@ Without --password-file a password is made, and printed on stderr, once. Redis k
 		Args: cobra.ExactArgs(1), ValidArgs: roleNames(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			doc := aclDoc{User: user, Role: args[0], Pools: pools}
-			if doc.User == "" {
-				doc.User = "turnus-" + doc.Role
-			}
+			doc.User = cmp.Or(doc.User, "turnus-"+doc.Role)
 			return a.queueACL(doc, passwordFile)
 		},
 	}
@@ -54,11 +53,7 @@ Without --password-file a password is made, and printed on stderr, once. Redis k
 }
 
 func roleNames() []string {
-	var names []string
-	for _, r := range redisconn.Roles() {
-		names = append(names, string(r))
-	}
-	return names
+	return core.Map(redisconn.Roles(), func(r redisconn.Role) string { return string(r) })
 }
 
 func (a *app) queueACL(doc aclDoc, passwordFile string) error {

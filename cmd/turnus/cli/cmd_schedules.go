@@ -38,14 +38,7 @@ turnus cron shows the fire times of a cron expression, and what it means.`,
 
 func scheduleNames(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := c.Schedules(ctx, client.Page{Limit: 500})
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name + "\t" + list.Items[i].Sentence
-	}
-	return names, nil
+	return core.Map(list.Items, func(s api.Schedule) string { return s.Name + "\t" + s.Sentence }), err
 }
 
 func (a *app) schedulesListCmd() *cobra.Command {

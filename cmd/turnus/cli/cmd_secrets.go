@@ -291,10 +291,7 @@ func (a *app) secretsLsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list := []listedSecret{}
-			for _, e := range f.said.Entries {
-				list = append(list, f.listed(e))
-			}
+			list := core.Map(f.said.Entries, f.listed)
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, map[string]any{"file": f.path, "recipients": orEmpty(f.said.Recipients), "items": list})
 			}

@@ -28,10 +28,7 @@ func (a *app) longRunners() []longRunning {
 }
 
 func commandsOf(all []longRunning) (list []*cobra.Command) {
-	for _, l := range all {
-		list = append(list, l.cmd)
-	}
-	return list
+	return core.Map(all, func(l longRunning) *cobra.Command { return l.cmd })
 }
 
 func (a *app) settingsCmd() *cobra.Command {

@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -218,12 +219,5 @@ func onceKey() string { return rand.Text() }
 
 func playbookNames(ctx context.Context, c *client.Client) ([]string, error) {
 	all, err := c.Playbooks(ctx, client.Page{Limit: 500})
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(all.Items))
-	for i, b := range all.Items {
-		names[i] = b.Name + "\t" + console.FirstLine(b.Description)
-	}
-	return names, nil
+	return core.Map(all.Items, func(b api.Playbook) string { return b.Name + "\t" + console.FirstLine(b.Description) }), err
 }

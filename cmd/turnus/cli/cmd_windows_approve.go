@@ -11,6 +11,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/planview"
 	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/windows/civil"
@@ -19,14 +20,7 @@ import (
 // setNames completes the names of a server's window sets.
 func setNames(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := c.Windows(ctx, client.Page{Limit: 500})
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name + "\t" + list.Items[i].Reason
-	}
-	return names, nil
+	return core.Map(list.Items, func(w api.WindowSet) string { return w.Name + "\t" + w.Reason }), err
 }
 
 func (a *app) windowsApprovalsCmd() *cobra.Command {

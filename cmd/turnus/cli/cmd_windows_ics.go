@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/planview"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 	"github.com/turnus/turnus/windows/ics"
@@ -49,10 +50,7 @@ func (a *app) windowsICSCmd() *cobra.Command {
 			}
 			feed := ics.Feed{Set: args[0], Zone: zone, Windows: compiled.Occurrences(from, compiled.Horizon.To)}
 			if a.Output == "json" {
-				docs := []planview.Window{}
-				for _, w := range feed.Windows {
-					docs = append(docs, planview.WindowOf(w, zone))
-				}
+				docs := core.Map(feed.Windows, func(w windows.Window) planview.Window { return planview.WindowOf(w, zone) })
 				return console.PrintJSON(a.Out, map[string]any{"set": args[0], "sequence": sequence, "occurrences": docs})
 			}
 			var text strings.Builder

@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -32,14 +33,7 @@ func (a *app) workersCmd() *cobra.Command {
 
 func workerNames(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := c.Workers(ctx, client.Page{Limit: 500})
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(list.Items))
-	for i, w := range list.Items {
-		names[i] = w.Name + "\t" + w.State
-	}
-	return names, nil
+	return core.Map(list.Items, func(w api.Worker) string { return w.Name + "\t" + w.State }), err
 }
 
 func (a *app) workersListCmd() *cobra.Command {

@@ -3,6 +3,8 @@ package console
 import (
 	"errors"
 	"fmt"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Exit codes. They are API: documented in docs/commands.md and tested.
@@ -46,9 +48,5 @@ func Unsaid(err error) error {
 	if !ok {
 		return nil
 	}
-	var rest []error
-	for _, one := range joined.Unwrap() {
-		rest = append(rest, Unsaid(one))
-	}
-	return errors.Join(rest...)
+	return errors.Join(core.Map(joined.Unwrap(), Unsaid)...)
 }

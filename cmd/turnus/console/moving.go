@@ -7,6 +7,8 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Moving is the part of stderr below all messages, which changes in place. A console has one at
@@ -47,10 +49,7 @@ func (m *Moving) Draw(lines []string) {
 		return
 	}
 	width, height := m.Size()
-	next := make([]string, 0, len(lines))
-	for _, line := range lines[:min(len(lines), max(height-1, 1))] {
-		next = append(next, ansi.Truncate(Clean(line, m.c.color), width, "…"))
-	}
+	next := core.Map(lines[:min(len(lines), max(height-1, 1))], func(line string) string { return ansi.Truncate(Clean(line, m.c.color), width, "…") })
 	if text := redraw(m.lines, next, m.width, width); text != "" {
 		fmt.Fprint(raw{m.c.Err}, text)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Screen is stdout or stderr. Texts of hosts, plugins and files pass through it on their way to the
@@ -49,11 +51,7 @@ func (s *Screen) write(text string) error {
 }
 
 // Problem is the first error of a write.
-func (s *Screen) Problem() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
+func (s *Screen) Problem() error { return core.Locked(&s.mu, &s.err) }
 
 // Fd lets the width of a terminal be found.
 func (s *Screen) Fd() uintptr {

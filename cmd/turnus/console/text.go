@@ -116,12 +116,7 @@ func Short(d time.Duration) string {
 }
 
 // Plural is "1 host", "2 hosts".
-func Plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
+func Plural(n int, word string) string { return core.Plural(n, word) }
 
 // CutText returns the first n characters of s, the last of them "…" if there are more.
 func CutText(s string, n int) string {

@@ -5,6 +5,7 @@
 package help
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,9 +41,7 @@ func WantsAll(args []string) (out []string, all bool) {
 func Print(c *cobra.Command, all bool) {
 	var b strings.Builder
 	about := c.Long
-	if about == "" {
-		about = c.Short
-	}
+	about = cmp.Or(about, c.Short)
 	b.WriteString(strings.TrimSpace(about) + "\n\n")
 	if c.HasParent() {
 		writeUsage(&b, c)

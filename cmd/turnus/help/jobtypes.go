@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -73,11 +74,7 @@ func (n schemaNode) meaning() string {
 
 func (n schemaNode) kind() string {
 	if len(n.Enum) > 0 {
-		words := make([]string, len(n.Enum))
-		for i, e := range n.Enum {
-			words[i] = fmt.Sprint(e)
-		}
-		return strings.Join(words, " or ")
+		return strings.Join(core.Map(n.Enum, func(e any) string { return fmt.Sprint(e) }), " or ")
 	}
 	switch t := n.Type.(type) {
 	case string:

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Reference returns the Markdown pages of docs/commands by file name: a page for each command at
@@ -214,10 +216,7 @@ func flagTable(root *cobra.Command, flags []*pflag.Flag) string {
 	if len(flags) == 0 {
 		return ""
 	}
-	rows := make([]string, len(flags))
-	for i, f := range flags {
-		rows[i] = flagRow(root, f)
-	}
+	rows := core.Map(flags, func(f *pflag.Flag) string { return flagRow(root, f) })
 	return "| flag | default | meaning |\n| --- | --- | --- |\n" + strings.Join(rows, "") + "\n"
 }
 

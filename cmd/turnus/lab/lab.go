@@ -6,6 +6,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -258,14 +260,7 @@ next:
 
 // unknownHost is the refusal of a host that the lab does not have.
 func unknownHost(name string, hosts []Host) string {
-	var names []string
-	for _, h := range hosts {
-		names = append(names, h.Name)
-	}
-	hint := yamlread.DidYouMean(name, names)
-	if hint == "" {
-		hint = "turnus lab ls lists the hosts"
-	}
+	hint := cmp.Or(yamlread.DidYouMean(name, core.Map(hosts, func(h Host) string { return h.Name })), "turnus lab ls lists the hosts")
 	return fmt.Sprintf("host %q: the lab has no such host\nhint: %s", name, hint)
 }
 

@@ -73,10 +73,7 @@ func continued(part string, names []string) []string {
 
 // completeTags returns the tags of the steps of the playbooks that are named before the flag.
 func completeTags(_ *cobra.Command, playbooks []string, part string) ([]string, cobra.ShellCompDirective) {
-	var texts [][]byte
-	for _, path := range playbooks {
-		texts = append(texts, playbookText(path))
-	}
+	texts := core.Map(playbooks, playbookText)
 	return ContinueTags(part, texts...), cobra.ShellCompDirectiveNoFileComp
 }
 

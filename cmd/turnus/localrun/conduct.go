@@ -5,6 +5,7 @@
 package localrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,18 +156,12 @@ func (c *Conductor) Drive(ctx context.Context, p *Part) (runview.Report, error) 
 	return c.report(p, status), nil
 }
 
-func (p *Part) last(c *Conductor) queue.Status {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return p.status
-}
+func (p *Part) last(c *Conductor) queue.Status { return core.Locked(&c.mu, &p.status) }
 
 // launch has the run accepted and waits for its end.
 func (c *Conductor) launch(ctx, life context.Context, p *Part) error {
 	by := p.Launch.Snapshot.LaunchedBy
-	if by == "" {
-		by = "turnus run"
-	}
+	by = cmp.Or(by, "turnus run")
 	if err := c.accept(life, p, by); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,11 +126,7 @@ func (c *Credentials) make(from *secrets.Credential) (*transport.Credential, err
 
 // check returns an error for each credential that cannot be used, before a host needs it.
 func (c *Credentials) check(ctx context.Context) error {
-	var errs []error
-	for _, from := range c.store.Credentials() {
-		errs = append(errs, c.CheckOne(ctx, from))
-	}
-	return errors.Join(errs...)
+	return errors.Join(core.Map(c.store.Credentials(), func(from *secrets.Credential) error { return c.CheckOne(ctx, from) })...)
 }
 
 // CheckOne checks that a credential can be used: its files and variables are there.
@@ -165,9 +162,7 @@ func signerOf(store *secrets.Store, key, vault string, lifetime time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	if lifetime == 0 {
-		lifetime = transport.DefaultLifetime
-	}
+	lifetime = cmp.Or(lifetime, transport.DefaultLifetime)
 	if err := transport.CheckLifetime(lifetime); err != nil {
 		return nil, err
 	}

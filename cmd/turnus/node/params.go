@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -14,10 +15,7 @@ func AskJobTypes(ctx context.Context, sup *host.Supervisor, all []*playbooks.Pla
 	for _, b := range all {
 		bad, odd := b.CheckParams(func(uses string, params json.RawMessage) ([]playbooks.ParamProblem, error) {
 			found, err := v.Validate(ctx, uses, params)
-			out := make([]playbooks.ParamProblem, len(found))
-			for i, f := range found {
-				out[i] = playbooks.ParamProblem(f)
-			}
+			out := core.Map(found, func(f host.ParamProblem) playbooks.ParamProblem { return playbooks.ParamProblem(f) })
 			return out, err
 		})
 		problems, warnings = append(problems, bad...), append(warnings, odd...)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/windows"
 )
@@ -295,11 +296,7 @@ func (c *chart) axis(columns int, bar string) string {
 func chartLine(con *console.Console, c *chart, r chartRow, columns int, g glyphs) string {
 	load := c.load(r, columns)
 	open := c.covers(columns, r.open)
-	forbidden := make([]forecast.Span, len(r.denied))
-	for i, s := range r.denied {
-		forbidden[i] = s.Span
-	}
-	denied := c.covers(columns, forbidden)
+	denied := c.covers(columns, core.Map(r.denied, func(s deniedSpan) forecast.Span { return s.Span }))
 	var b strings.Builder
 	for i := 0; i < columns; {
 		mark, paint := c.mark(r, load[i], open[i], denied[i], g)

@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
 
@@ -66,14 +67,7 @@ const completedRuns = 50
 // RunIDs returns the newest runs.
 func RunIDs(ctx context.Context, c *client.Client) ([]string, error) {
 	runs, err := c.Runs(ctx, client.RunFilter{}, client.Page{Limit: completedRuns})
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]string, len(runs.Items))
-	for i, r := range runs.Items {
-		ids[i] = fmt.Sprintf("%s\t%s, %s", r.ID, r.Playbook, r.Phase)
-	}
-	return ids, nil
+	return core.Map(runs.Items, func(r api.Run) string { return fmt.Sprintf("%s\t%s, %s", r.ID, r.Playbook, r.Phase) }), err
 }
 
 // CompleteFlag is Complete for the value of a flag.
@@ -90,14 +84,7 @@ const completedHosts = 1000
 // HostNames returns hosts.
 func HostNames(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := c.Hosts(ctx, client.Page{Limit: completedHosts})
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(list.Items))
-	for i, h := range list.Items {
-		names[i] = h.Name + "\t" + h.Customer
-	}
-	return names, nil
+	return core.Map(list.Items, func(h api.Host) string { return h.Name + "\t" + h.Customer }), err
 }
 
 // CompleteHosts completes hosts of the server that flags name, and without one those of here.
@@ -115,10 +102,9 @@ func CompleteHosts(f *Flags, here func(*cobra.Command, []string, string) ([]stri
 func CompleteLaunch(c *cobra.Command, f *Flags, name func(args []string) string) {
 	limit := func(ctx context.Context, c *client.Client, _, part string) ([]string, error) {
 		list, err := c.Hosts(ctx, client.Page{Limit: completedHosts})
-		hosts := make([]core.Host, len(list.Items))
-		for i, h := range list.Items {
-			hosts[i] = core.Host{Name: h.Name, Customer: h.Customer, Site: h.Site, Groups: h.Groups}
-		}
+		hosts := core.Map(list.Items, func(h api.Host) core.Host {
+			return core.Host{Name: h.Name, Customer: h.Customer, Site: h.Site, Groups: h.Groups}
+		})
 		return localrun.ContinuePattern(part, hosts), err
 	}
 	tags := func(ctx context.Context, c *client.Client, playbook, part string) ([]string, error) {
@@ -136,10 +122,7 @@ func CompleteLaunch(c *cobra.Command, f *Flags, name func(args []string) string)
 // PendingPlaybooks returns the playbooks that have pending handlers.
 func PendingPlaybooks(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := c.Handlers(ctx, client.HandlerFilter{}, client.Page{Limit: completedHosts})
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Playbook
-	}
+	names := core.Map(list.Items, func(h api.PendingHandler) string { return h.Playbook })
 	slices.Sort(names)
 	return slices.Compact(names), err
 }
@@ -152,14 +135,7 @@ func CompleteRunHost(f *Flags) func(*cobra.Command, []string, string) ([]string,
 		}
 		return Complete(f, func(ctx context.Context, c *client.Client) ([]string, error) {
 			jobs, err := c.Jobs(ctx, args[0], client.JobFilter{}, client.Page{Limit: completedHosts})
-			if err != nil {
-				return nil, err
-			}
-			names := make([]string, len(jobs.Items))
-			for i, j := range jobs.Items {
-				names[i] = fmt.Sprintf("%s\t%s", j.Host, cmp.Or(string(j.Outcome), string(j.State)))
-			}
-			return names, nil
+			return core.Map(jobs.Items, func(j api.Job) string { return j.Host + "\t" + cmp.Or(string(j.Outcome), string(j.State)) }), err
 		})(cmd, nil, part)
 	}
 }

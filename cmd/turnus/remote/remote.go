@@ -5,6 +5,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -75,9 +76,7 @@ func (f *Flags) Target() (settings.Context, error) {
 			return s, err
 		}
 		name := f.Context
-		if name == "" {
-			name = file.Current
-		}
+		name = cmp.Or(name, file.Current)
 		if name == "" {
 			return s, ErrNoServer
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue/encrypted"
@@ -224,10 +225,7 @@ func statesIn(data string) ([]KeyUse, error) {
 		counts[key]++
 		return err
 	})
-	var uses []KeyUse
-	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		uses = append(uses, KeyUse{Where: "states", Key: key, Values: counts[key]})
-	}
+	uses := core.Map(slices.Sorted(maps.Keys(counts)), func(key string) KeyUse { return KeyUse{Where: "states", Key: key, Values: counts[key]} })
 	return uses, err
 }
 

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -130,9 +131,7 @@ func (c *Contexts) Find(name string) (Context, error) {
 		return s, nil
 	}
 	hint := yamlread.DidYouMean(name, slices.Sorted(maps.Keys(c.Contexts)))
-	if hint == "" {
-		hint = "turnus context ls lists them"
-	}
+	hint = cmp.Or(hint, "turnus context ls lists them")
 	return s, console.Invalid("no context %q in %s\nhint: %s", name, c.path, hint)
 }
 

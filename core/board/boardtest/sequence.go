@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/board"
 )
 
@@ -93,8 +94,5 @@ func (m *machine) follow(t *rapid.T) {
 }
 
 func bytesOf(texts []string) (list [][]byte) {
-	for _, text := range texts {
-		list = append(list, []byte(text))
-	}
-	return list
+	return core.Map(texts, func(text string) []byte { return []byte(text) })
 }

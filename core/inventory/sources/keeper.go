@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,9 +110,7 @@ func (s *State) Stale(source Source, now time.Time) error {
 	if s.Waiting != nil {
 		why = "a generation waits for approval: " + s.Waiting.Why
 	}
-	if why == "" {
-		why = "it was not fetched since"
-	}
+	why = cmp.Or(why, "it was not fetched since")
 	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: turnus inventory diff " + source.Name + ", with -i FILE or --server URL, fetches it or shows what is held", ahead, other}
 }
 

@@ -305,10 +305,7 @@ func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) e
 	if err := board.ValidateMessages(topic, messages); err != nil {
 		return err
 	}
-	encrypted := make([][]byte, len(messages))
-	for i, m := range messages {
-		encrypted[i] = q.encrypt(m, keyring.Context(messageOf, topic))
-	}
+	encrypted := core.Map(messages, func(m []byte) []byte { return q.encrypt(m, keyring.Context(messageOf, topic)) })
 	return q.Backend.Publish(ctx, topic, encrypted...)
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,9 +26,7 @@ func (q *Queue) Cancel(ctx context.Context, id string, reason core.Reason) error
 	if r.complete || r.phase == queue.Cancelled {
 		return nil
 	}
-	if reason == "" {
-		reason = "cancelled by an operator"
-	}
+	reason = cmp.Or(reason, "cancelled by an operator")
 	q.stop(r, queue.Cancelled, reason)
 	for _, j := range r.jobs {
 		if j.state == core.Leased && !j.closing {

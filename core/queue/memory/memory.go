@@ -12,6 +12,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -210,15 +211,9 @@ func (q *Queue) submit(ctx context.Context, spec queue.Run) (bool, error) {
 }
 
 func defaults(r *queue.Run) {
-	if r.TenantWeight == 0 {
-		r.TenantWeight = 1
-	}
-	if r.Weight == 0 {
-		r.Weight = 1
-	}
-	if r.OnLost == "" {
-		r.OnLost = queue.LostRetry
-	}
+	r.TenantWeight = cmp.Or(r.TenantWeight, 1)
+	r.Weight = cmp.Or(r.Weight, 1)
+	r.OnLost = cmp.Or(r.OnLost, queue.LostRetry)
 }
 
 // sameContent compares by value, times as instants. Finished jobs, and whether it starts paused,

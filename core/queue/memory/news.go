@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -117,11 +118,7 @@ func (q *Queue) Poll(ctx context.Context, most int, asks ...queue.Ask) []queue.S
 	if err := ctx.Err(); err != nil {
 		return queue.SeeNone(asks, err)
 	}
-	sights := make([]queue.Sight, len(asks))
-	for i, a := range asks {
-		sights[i] = q.poll(a, most)
-	}
-	return sights
+	return core.Map(asks, func(a queue.Ask) queue.Sight { return q.poll(a, most) })
 }
 
 func (q *Queue) poll(a queue.Ask, most int) queue.Sight {

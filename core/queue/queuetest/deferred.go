@@ -53,10 +53,7 @@ func (f *fixture) deferred(run string, want int) {
 }
 
 func (f *fixture) indexes(leases []queue.Lease) []int {
-	var list []int
-	for _, l := range leases {
-		list = append(list, l.Job.Index)
-	}
+	list := core.Map(leases, func(l queue.Lease) int { return l.Job.Index })
 	slices.Sort(list)
 	return list
 }
@@ -277,10 +274,7 @@ func signalMany(f *fixture) {
 	for left := n; left > 0; {
 		res := f.turn(s, min(left, 200))
 		left -= len(res.Leases)
-		var acks []queue.Ack
-		for _, l := range res.Leases {
-			acks = append(acks, forWindow(l, days))
-		}
+		acks := core.Map(res.Leases, func(l queue.Lease) queue.Ack { return forWindow(l, days) })
 		f.ack(s, acks...)
 	}
 	f.deferred("a", n)
@@ -314,10 +308,7 @@ func signalAgain(f *fixture) {
 			default:
 			}
 			res, err := f.q.Turn(f.ctx, queue.Turn{Session: node, Want: 256})
-			var acks []queue.Ack
-			for _, l := range res.Leases {
-				acks = append(acks, forWindow(l, days))
-			}
+			acks := core.Map(res.Leases, func(l queue.Lease) queue.Ack { return forWindow(l, days) })
 			if err == nil {
 				_, err = f.q.Turn(f.ctx, queue.Turn{Session: node, Acks: acks})
 			}

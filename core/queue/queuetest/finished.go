@@ -32,10 +32,7 @@ func finished(r queue.Run, list ...queue.FinishedJobs) queue.Run {
 
 // indexes are those of leases, ascending.
 func indexes(leases []queue.Lease) []int {
-	list := make([]int, 0, len(leases))
-	for _, l := range leases {
-		list = append(list, l.Job.Index)
-	}
+	list := core.Map(leases, func(l queue.Lease) int { return l.Job.Index })
 	slices.Sort(list)
 	return list
 }

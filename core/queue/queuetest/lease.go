@@ -205,10 +205,7 @@ func lowestFirst(f *fixture) {
 	if _, err := f.q.Signal(f.ctx, "a", "e"); err != nil {
 		f.Fatal(err)
 	}
-	var order []string
-	for _, l := range f.leaseN(s, 8) {
-		order = append(order, strconv.Itoa(l.Job.Index))
-	}
+	order := core.Map(f.leaseN(s, 8), func(l queue.Lease) string { return strconv.Itoa(l.Job.Index) })
 	if want := []string{"1", "3", "4", "5", "6", "7", "8", "9"}; !slices.Equal(order, want) {
 		f.Fatalf("order %v, expected %v: those that were tried before come first, each kind by index", order, want)
 	}

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -510,9 +511,7 @@ func adjustMany(f *fixture) {
 	}
 	for i := range n {
 		want := map[int]queue.Phase{3: queue.Paused, 4: queue.Paused, 5: queue.Stopped}[i]
-		if want == "" {
-			want = queue.Active
-		}
+		want = cmp.Or(want, queue.Active)
 		eq(f, fmt.Sprint("phase of r", i), f.status(fmt.Sprint("r", i)).Phase, want)
 	}
 	s := f.open("n")
@@ -549,10 +548,7 @@ func (m *machine) news(t *rapid.T) {
 		return
 	}
 	both(t, m, "Look", func(s *side) (seen []string, err error) {
-		asks := make([]queue.Ask, len(runs))
-		for i, id := range runs {
-			asks[i] = queue.Ask{Run: id, Cursor: s.logs[id], Awaited: true}
-		}
+		asks := core.Map(runs, func(id string) queue.Ask { return queue.Ask{Run: id, Cursor: s.logs[id], Awaited: true} })
 		for i, sight := range s.q.Poll(t.Context(), 1000, asks...) {
 			if sight.Err != nil {
 				return nil, sight.Err

@@ -7,6 +7,7 @@
 package queuetest
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -61,9 +62,7 @@ func (s Subject) one(t *testing.T, tc test) {
 	}
 	around(t, func(t *testing.T) {
 		ttl := tc.ttl
-		if ttl == 0 {
-			ttl = longTTL
-		}
+		ttl = cmp.Or(ttl, longTTL)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		f := &fixture{T: t, ctx: ctx, q: s.Open(t, ttl), ttl: ttl}
@@ -287,19 +286,11 @@ func giveBack(l queue.Lease) queue.Ack {
 }
 
 func allDone(leases []queue.Lease, o core.Outcome) []queue.Ack {
-	acks := make([]queue.Ack, len(leases))
-	for i, l := range leases {
-		acks[i] = done(l, o)
-	}
-	return acks
+	return core.Map(leases, func(l queue.Lease) queue.Ack { return done(l, o) })
 }
 
 func ids(leases []queue.Lease) []string {
-	list := make([]string, len(leases))
-	for i, l := range leases {
-		list[i] = l.Job.String()
-	}
-	return list
+	return core.Map(leases, func(l queue.Lease) string { return l.Job.String() })
 }
 
 // run is a run of n targets on hosts of its own.

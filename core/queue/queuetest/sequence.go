@@ -483,10 +483,9 @@ func (m *machine) drain(t *rapid.T) {
 	for idle := 0; idle < 2; {
 		idle++
 		for node := range machineNodes {
-			var acks []queue.Ack
-			for _, l := range m.sides[0].held[node] {
-				acks = append(acks, queue.Ack{Job: l.Job, Kind: queue.AckDone, Outcome: core.Changed})
-			}
+			acks := core.Map(m.sides[0].held[node], func(l queue.Lease) queue.Ack {
+				return queue.Ack{Job: l.Job, Kind: queue.AckDone, Outcome: core.Changed}
+			})
 			if len(m.exchange(t, node, 5, acks).Leases)+len(acks) > 0 {
 				idle = 0
 			}

@@ -134,10 +134,7 @@ func submitMany(f *fixture) {
 	eq(f, "first", got[0].Job, core.JobID{Run: "had"})
 	f.none(s, "all is leased")
 	for part := range slices.Chunk(got, queue.MaxAcksPerTurn) {
-		acks := make([]queue.Ack, len(part))
-		for i, l := range part {
-			acks[i] = done(l, core.Changed)
-		}
+		acks := core.Map(part, func(l queue.Lease) queue.Ack { return done(l, core.Changed) })
 		f.ack(s, acks...)
 	}
 	st, err := f.q.Stats(f.ctx)

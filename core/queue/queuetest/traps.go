@@ -279,10 +279,7 @@ func trapRetriesDelay(f *fixture) {
 	s := f.open("n")
 	for left := retries; left > 0; {
 		got := f.lease(s, min(left, queue.MaxLeasesTurn))
-		acks := make([]queue.Ack, len(got))
-		for i, l := range got {
-			acks[i] = retry(l, time.Millisecond)
-		}
+		acks := core.Map(got, func(l queue.Lease) queue.Ack { return retry(l, time.Millisecond) })
 		f.turn(s, 0, acks...)
 		left -= len(got)
 	}
@@ -425,10 +422,9 @@ func trapDuePart(f *fixture) {
 	var mine, theirs []queue.Lease
 	f.eventually("all to end", func() bool {
 		for who, at := range map[string]*[]queue.Lease{s: &mine, other: &theirs} {
-			var acks []queue.Ack
-			for _, l := range *at {
-				acks = append(acks, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed})
-			}
+			acks := core.Map(*at, func(l queue.Lease) queue.Ack {
+				return queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed}
+			})
 			for _, l := range *at {
 				delete(held, l.Host[1:])
 			}

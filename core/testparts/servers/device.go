@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
 )
 
@@ -273,11 +274,7 @@ func (d *Device) Flag(name string, on bool) {
 func (d *Device) Up() bool { return d.is("up") }
 
 // Boots counts the boots so far.
-func (d *Device) Boots() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.boots
-}
+func (d *Device) Boots() int { return core.Locked(&d.mu, &d.boots) }
 
 // Primary is the slot that the boot loader tries first, and its tries.
 func (d *Device) Primary() (slot, tries string) {

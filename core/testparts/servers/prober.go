@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Probes counts what the resolver answered.
@@ -101,11 +103,7 @@ func (p *Prober) read(conn net.Conn) {
 }
 
 // Counts are the numbers of observations so far.
-func (p *Prober) Counts() Probes {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.counts
-}
+func (p *Prober) Counts() Probes { return core.Locked(&p.mu, &p.counts) }
 
 // Stop ends the asking, and returns what was seen. Safe to call twice.
 func (p *Prober) Stop() Probes {

@@ -17,6 +17,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/testparts"
 )
@@ -144,11 +145,7 @@ func StartRedisClusterTLS(tb testing.TB) string {
 }
 
 func clusterURL(nodes []*Redis) string {
-	var addrs []string
-	for _, s := range nodes {
-		addrs = append(addrs, s.Addr)
-	}
-	return nodes[0].Guard.URL("-cluster", strings.Join(addrs, ","), "")
+	return nodes[0].Guard.URL("-cluster", strings.Join(core.Map(nodes, func(s *Redis) string { return s.Addr }), ","), "")
 }
 
 // ReplicatedRedis is a Cluster of three masters, each with a replica that takes over when it is

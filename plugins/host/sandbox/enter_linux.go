@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -280,9 +281,7 @@ func (o *order) newRoot() error {
 func (o *order) show() error {
 	for _, p := range o.Paths {
 		from := p.From
-		if from == "" {
-			from = p.At
-		}
+		from = cmp.Or(from, p.At)
 		var err error
 		switch p.Kind {
 		case link:

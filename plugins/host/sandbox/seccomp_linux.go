@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/turnus/turnus/core"
 )
 
 // newest is the last system call that was checked: what a later kernel adds is refused as if it had
@@ -172,10 +174,9 @@ func (o *order) filter() error {
 	if err != nil {
 		return fmt.Errorf("filter of system calls: %w", err)
 	}
-	filter := make([]unix.SockFilter, len(raw))
-	for i, r := range raw {
-		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
-	}
+	filter := core.Map(raw, func(r bpf.RawInstruction) unix.SockFilter {
+		return unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	})
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0); err != nil { //nolint:gosec // as the kernel takes it
 		return fmt.Errorf("filter of system calls: %w", err)

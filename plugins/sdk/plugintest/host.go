@@ -2,6 +2,7 @@ package plugintest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -297,9 +298,7 @@ func (h *Host) newFile(p *wire.PutStart, content []byte) File {
 		}
 	}
 	owner := p.GetOwner()
-	if owner == "" {
-		owner = old.Owner
-	}
+	owner = cmp.Or(owner, old.Owner)
 	return File{Content: string(content), Mode: mode, Owner: owner}
 }
 

@@ -1,6 +1,7 @@
 package plugintest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -59,9 +60,7 @@ func (s *services) host(name string) *Host {
 		h = &Host{name: name, files: make(map[string]File), dials: make(map[string]func(net.Conn))}
 		s.hosts[name] = h
 	}
-	if s.own == "" {
-		s.own = name
-	}
+	s.own = cmp.Or(s.own, name)
 	return h
 }
 
@@ -115,9 +114,7 @@ func (s *services) enter(ctx context.Context, name, what string, readOnly bool) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name == "" {
-		name = s.own
-	}
+	name = cmp.Or(name, s.own)
 	if h := s.hosts[name]; h != nil {
 		return h, nil
 	}
@@ -230,9 +227,7 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 		return nil, err
 	}
 	keep := int(req.GetMaxOutput())
-	if keep == 0 {
-		keep = 1 << 20
-	}
+	keep = cmp.Or(keep, 1<<20)
 	return &wire.CommandResponse{
 		Exit: exitOf(reply), Stdout: []byte(reply.Stdout[:min(keep, len(reply.Stdout))]),
 		Stderr:    []byte(reply.Stderr[:min(keep, len(reply.Stderr))]),

@@ -2,6 +2,7 @@ package words
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -134,9 +135,7 @@ func member(t reflect.Type, key string) (reflect.Type, bool) {
 		if f.Anonymous && name == "" || !f.IsExported() || name == "-" {
 			continue
 		}
-		if name == "" {
-			name = f.Name
-		}
+		name = cmp.Or(name, f.Name)
 		if strings.EqualFold(name, key) {
 			return f.Type, true
 		}

@@ -1,6 +1,7 @@
 package queuebench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,22 +78,13 @@ func Single(ctx context.Context, q queue.Queue, p SingleParams) (SingleResult, e
 	}
 	res.SubmitsPerSecond = float64(p.Runs) / res.SubmitSeconds
 	if err := <-ended; err != nil || ctx.Err() != nil {
-		return res, firstError(err, ctx.Err())
+		return res, cmp.Or(err, ctx.Err())
 	}
 	if p.Nodes > 0 {
 		res.Seconds = time.Since(start).Seconds()
 		res.JobsPerSecond = float64(p.Runs) / res.Seconds
 	}
 	return res, nil
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func singles(n int) []queue.Run {
@@ -117,13 +109,13 @@ func submitSingles(ctx context.Context, q queue.Queue, runs []queue.Run, p Singl
 					return
 				}
 				for _, answer := range q.Submit(ctx, runs[from:min(from+p.Batch, len(runs))]...) {
-					errs[c] = firstError(errs[c], answer.Err)
+					errs[c] = cmp.Or(errs[c], answer.Err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	return firstError(errs...)
+	return cmp.Or(errs...)
 }
 
 // SingleBurst is Burst with a run for each job.

@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,9 +100,7 @@ func New(cfg Config, parts Parts) (*Scaler, error) {
 	if parts.Poll == nil || parts.Mine == nil || parts.Drain == nil || parts.Forget == nil || parts.Done == nil {
 		return nil, fmt.Errorf("scale: a part is missing: %w", core.ErrInvalid)
 	}
-	if parts.Log == nil {
-		parts.Log = slog.New(slog.DiscardHandler)
-	}
+	parts.Log = cmp.Or(parts.Log, slog.New(slog.DiscardHandler))
 	return &Scaler{cfg: cfg, parts: parts, leaving: map[string]time.Time{}}, nil
 }
 
