@@ -41,14 +41,15 @@ func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Pa
 	} else if !slices.ContainsFunc(hosts, func(h JobHost) bool { return s.Allows(h.Tenant) }) {
 		return nil, "", noRun(id)
 	}
-	to := int64(run.Total)
+	to := int64(run.Total) // behind the last
 	if f.Host != "" { // no index has the host within a run
 		is := func(h JobHost) bool { return h.Host == f.Host }
 		first := slices.IndexFunc(hosts, is)
 		if first < 0 {
 			return nil, "", nil
 		}
-		for to--; !is(hosts[to]); to-- {
+		for !is(hosts[to-1]) {
+			to--
 		}
 		after = max(after, int64(first)-1)
 	}
@@ -81,7 +82,7 @@ func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, a
 	q := &query{d: l.db.dialect}
 	q.where("j.run = ?", run.seq)
 	q.where("j.idx > ?", after)
-	q.where("j.idx <= ?", to)
+	q.where("j.idx < ?", to)
 	from := "jobs j"
 	if f.Outcome != "" {
 		from += l.db.byOutcome

@@ -25,8 +25,8 @@ type OpenJob struct {
 
 // OpenJobs lists the jobs of a host that have no outcome, on hosts of tenants in scope: by the
 // tenant of their run, those of the oldest run first. It searches the lists of hosts that runs have
-// since they were accepted, so that nothing is written for it. A page may have fewer than were asked
-// for, or none, and more behind it.
+// since they were accepted, so that nothing is written for it. A page may have fewer jobs than its
+// limit, or none, and more behind it.
 func (l *Ledger) OpenJobs(ctx context.Context, s Scope, host string, p Page) (jobs []OpenJob, next string, err error) {
 	from, more, err := p.at("open", 1, 1)
 	if err != nil {
@@ -125,8 +125,8 @@ func (l *Ledger) runsWith(ctx context.Context, host string, after, to place, mos
 }
 
 // runsWithQuery leaves out runs whose list of hosts is not compressed, as that of few hosts, and
-// has not the name. It reads the list of each run by itself: in a join PostgreSQL would read those
-// of all runs there are.
+// has not the name. A subquery reads the list of each run: in a join PostgreSQL would read those of
+// all runs there are.
 func (l *Ledger) runsWithQuery() string {
 	return `SELECT list, ` + runColumns + ` FROM (SELECT *, (SELECT m.hosts FROM materials m WHERE m.run = seq
 			AND (substr(m.hosts, 1, 1) <> $5 OR ` + fmt.Sprintf(l.db.holds, "m.hosts", "$6") + `)) AS list

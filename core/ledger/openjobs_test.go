@@ -21,7 +21,7 @@ func openJobs(t *testing.T, l *ledger.Ledger, s ledger.Scope, host string, limit
 			t.Fatal(err)
 		}
 		for _, j := range some {
-			if ids = append(ids, j.JobID.String()); j.Host != host || j.Of.ID != j.Run || j.Playbook != "patch" || j.Outcome != "" {
+			if ids = append(ids, j.String()); j.Host != host || j.Of.ID != j.Run || j.Playbook != "patch" || j.Outcome != "" {
 				t.Errorf("%+v", j)
 			}
 		}
