@@ -42,7 +42,7 @@ func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Pa
 		return nil, "", noRun(id)
 	}
 	to := int64(run.Total) // behind the last
-	if f.Host != "" { // no index has the host within a run
+	if f.Host != "" {      // no index has the host within a run
 		is := func(h JobHost) bool { return h.Host == f.Host }
 		first := slices.IndexFunc(hosts, is)
 		if first < 0 {
