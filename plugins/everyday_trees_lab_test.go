@@ -179,6 +179,7 @@ func TestLabUnarchiveRefuses(t *testing.T) {
 		"pipe.tar":         tarOf(t, file, member{"p", "", tar.TypeFifo}),
 		"device.tar":       tarOf(t, file, member{"d", "", tar.TypeChar}),
 		"newline.tar":      tarOf(t, file, member{"a\nb", "/etc", tar.TypeSymlink}),
+		"newline-file.tar": tarOf(t, file, member{"a\n1 -rw-r--r-- 2 0 0 1", "x", 0}),
 		"cut.tar.gz":       gzipOf(t, tarOf(t, file, member{"big", strings.Repeat("x", 1<<16), 0}))[:60],
 		"none.tar":         "this is no archive",
 		"dots.zip":         zipOf(t, file, member{"../evil", "x", 0}),

@@ -124,6 +124,7 @@ func TestSimulatedHostsRefuse(t *testing.T) {
 		"a link out of the archive":   {simulated{uses: "unarchive", with: sdk.With{"source": "out.tar", "path": "/opt/x"}}, "leads out of its folder", false},
 		"a name out of the archive":   {simulated{uses: "unarchive", with: sdk.With{"source": "dots.tar", "path": "/opt/x"}}, "leads out of its folder", false},
 		"a named pipe":                {simulated{uses: "unarchive", with: sdk.With{"source": "pipe.tar", "path": "/opt/x"}}, "is a device or a named pipe", false},
+		"a name of two lines":         {simulated{uses: "unarchive", with: sdk.With{"source": "lines.tar", "path": "/opt/x"}}, "a name with a line break", false},
 		"an archive that is cut":      {simulated{uses: "unarchive", with: sdk.With{"source": "cut.tar", "path": "/opt/x"}}, "cannot be read", false},
 		"zip":                         {simulated{uses: "unarchive", with: sdk.With{"archive": "/etc/motd.zip", "path": "/opt/x"}}, "no archive", false},
 		"an unknown owner":            {simulated{uses: "copy", with: sdk.With{"source": "site", "path": "/srv/w", "owner": "nosuch"}}, "does not know the owner nosuch", false},
@@ -187,6 +188,7 @@ func newSimulatedLab(t *testing.T) *simulatedLab {
 		"site/a": "one\n", "site/sub/b": "2", "site/run": "#!/bin/sh\n", "app.tar.gz": zipped.String(), "next.tar": packed(t, tar.Header{Name: "new", Linkname: "2\n"}),
 		"out.tar":  packed(t, tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "../../etc"}, tar.Header{Name: "b", Linkname: "b"}),
 		"dots.tar": packed(t, tar.Header{Name: "../a", Linkname: "a"}), "pipe.tar": packed(t, tar.Header{Name: "p", Typeflag: tar.TypeFifo}), "cut.tar": app[:1000],
+		"lines.tar": packed(t, tar.Header{Name: "a\nb", Linkname: "x"}),
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(l.files, name)), 0o755); err != nil {
 			t.Fatal(err)

@@ -42,7 +42,8 @@ exit 0
 
 // doScript unpacks to $n, which only this login can enter, checks what it got, and puts it in the
 // place of the old folder. Names are read from the list of the archive. Links are checked where
-// they lie: no list shows exactly what they are. A signal ends the script at any moment: leave
+// they lie: no list shows exactly what they are. A name with a line break could pretend to be a link
+// in the list of ls. A signal ends the script at any moment: leave
 // ignores a second one, and so do its programs. Then the old folder is at its place, or the new one
 // is whole.
 const doScript = sumScript + `umask 022
@@ -78,6 +79,8 @@ tgz) gzip -dc <"$a" | (cd "$n/x" && tar -xof -) ;;
 tar) (cd "$n/x" && tar -xof -) <"$a" ;;
 esac || fail "it was not unpacked: the archive is damaged, or the disk is full"
 cd "$n/x" && top=$(pwd -P) || exit 1
+[ -z "$(find . -name '*
+*')" ] || refuse "it has a name with a line break"
 other=$(find . ! -type f ! -type d ! -type l | head -n 1)
 [ -z "$other" ] || refuse "$other is a device or a named pipe"
 find . -type f -links +1 -exec ls -ldin {} \; | sort | {

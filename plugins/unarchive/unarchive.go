@@ -77,8 +77,8 @@ It unpacks beside the folder, and then renames: until then the old folder stays 
 disk is full the old folder stays.
 
 Archives with absolute names, with ` + "`..`" + ` in names, with links that lead out of the folder, with
-devices or named pipes are refused, and nothing of them is left. zip needs unzip on the host. Check
-mode compares digests and does not open the archive.
+devices, named pipes or line breaks in names are refused, and nothing of them is left. zip needs
+unzip on the host. Check mode compares digests and does not open the archive.
 
 As root it unpacks below folders of root alone. In a folder of a user, run the step as that user:
 ` + "`become: {user: NAME}`" + `.
