@@ -213,7 +213,10 @@ func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
 	if m := subscript().FindStringSubmatch(part); m != nil && subscripts {
 		hits, err := inv.match(m[1], false)
 		if err == nil {
-			return cut(hits, m)
+			if hits, err = cut(hits, m); err != nil {
+				return nil, err
+			}
+			return hits, inv.ambiguous(part, m, hits)
 		}
 		if !hasRange(part) {
 			return nil, err
@@ -321,6 +324,35 @@ func cut(hits []int, m []string) ([]int, error) {
 		return nil, fmt.Errorf("%w: %s has %d hosts, so [%s:%s] is none of them", core.ErrInvalid, m[1], n, m[3], m[4])
 	}
 	return hits[from:min(to+1, n)], nil
+}
+
+// ambiguous refuses a subscript that is also a range of names of other hosts: output writes the
+// hosts web2 to web4 as web[2:4], which is web3 to web5 by the positions in a group web.
+func (inv *limiting) ambiguous(part string, m []string, placed []int) error {
+	if m[3] == "" || m[4] == "" || strings.ContainsAny(m[1], "*?[") || !hasRange(part) {
+		return nil
+	}
+	names, err := expand(part)
+	if err != nil || len(names) == 0 {
+		return nil //nolint:nilerr // it is no range of names
+	}
+	if err := inv.spend(len(names), ""); err != nil {
+		return err
+	}
+	var named []int
+	for _, name := range names {
+		i, ok := inv.index[name]
+		if !ok {
+			return nil
+		}
+		named = append(named, i)
+	}
+	if slices.Equal(slices.Sorted(slices.Values(named)), slices.Sorted(slices.Values(placed))) {
+		return nil
+	}
+	first, last := inv.Hosts[placed[0]].Name, inv.Hosts[placed[len(placed)-1]].Name
+	return fmt.Errorf("%w: %s is ambiguous: %s to %s by name, %s to %s by their positions in %s\n    hint: write %s:1] for the names; turnus hosts ls --limit %s lists the hosts of the group for positions",
+		core.ErrInvalid, part, names[0], names[len(names)-1], first, last, m[1], strings.TrimSuffix(part, "]"), m[1])
 }
 
 // nothing is the error for a part that matches nothing.

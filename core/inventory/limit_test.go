@@ -162,6 +162,21 @@ func TestFaultW7SubscriptOfAParentGroup(t *testing.T) {
 	}
 }
 
+// Output writes names as web[2:4]. As a limit this would be other hosts, so it is refused, unless
+// both are the same hosts, or not all of the names are hosts.
+func TestARangeOfNamesIsNoSubscript(t *testing.T) {
+	inv := loadText(t, "hosts", "[web]\nweb[1:5]\n[db]\ndb[0:3]\n[fw]\nfw[1:2].x\n")
+	for pattern, want := range map[string]string{
+		"web[2:4:1]": "web2 web3 web4", "web[0:1]": "web1 web2", "db[1:2]": "db1 db2", "web[3]": "web4", "fw[0:1]": "fw1.x fw2.x", "w*[1:2]": "web2 web3",
+		"web[2:4]": "", "web[1:1]": "", "web[3:5]": "",
+	} {
+		got, err := inv.Limit(pattern)
+		if want == "" && (err == nil || !strings.Contains(err.Error(), "hint: write "+strings.TrimSuffix(pattern, "]")+":1] for the names")) || want != "" && (err != nil || names(got) != want) {
+			t.Errorf("%q: got %q, %v; want %q", pattern, names(got), err, want)
+		}
+	}
+}
+
 // drawInventory writes an inventory at random. A group of groups of groups has one such child at
 // most: Ansible goes through several in an order of its own for each process.
 func drawInventory(r *rand.Rand) string {
