@@ -65,20 +65,19 @@ func ReadCopy(ctx context.Context, url string, do func(context.Context, *Copy) e
 		return fmt.Errorf("open ledger %s: %w", redact(url), err)
 	}
 	defer d.close()
-	conn, err := d.read.Conn(ctx)
-	if err != nil {
-		return translate("open ledger "+redact(url), err)
+	var done bool
+	err = d.atOneMoment(ctx, func(conn *sql.Conn) error {
+		c := &Copy{Database: d.name, d: d, conn: conn, keys: map[keyring.ID]bool{}}
+		if err := c.describe(ctx); err != nil {
+			return err
+		}
+		done = true
+		return do(ctx, c)
+	})
+	if done {
+		return err
 	}
-	defer func() { _ = conn.Close() }()
-	if _, err := conn.ExecContext(ctx, d.snapshot); err != nil {
-		return translate("copy the ledger", err)
-	}
-	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") }() // nothing was written
-	c := &Copy{Database: d.name, d: d, conn: conn, keys: map[keyring.ID]bool{}}
-	if err := c.describe(ctx); err != nil {
-		return translate("copy the ledger", err)
-	}
-	return do(ctx, c)
+	return translate("copy the ledger", err)
 }
 
 // describe reads what there is. Its first query fixes the moment.

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"os"
 	"strings"
@@ -102,6 +103,24 @@ func (d *db) rows(ctx context.Context, query string, args ...any) (*sql.Rows, er
 		return nil, err
 	}
 	return s.QueryContext(ctx, args...)
+}
+
+// atOneMoment lets do read what there was at one moment.
+func (d *db) atOneMoment(ctx context.Context, do func(*sql.Conn) error) error {
+	c, err := d.read.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := c.ExecContext(ctx, d.snapshot); err != nil {
+		return err
+	}
+	defer func() {
+		if _, err := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err != nil { // nothing was written
+			_ = c.Raw(func(any) error { return driver.ErrBadConn }) // nobody else may get it
+		}
+	}()
+	return do(c)
 }
 
 // tx is one transaction that writes. Of SQLite there is one at a time, also among processes.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -137,18 +138,31 @@ func list[T any](ctx context.Context, l *Ledger, q *query, p Page, of listing[T]
 		of.after(q, at)
 	}
 	text, args := q.page(of.columns, of.from, of.order, p)
-	rows, err := l.db.rows(ctx, text, args...)
-	if all, err = collect(rows, err, of.scan); err != nil {
-		return nil, "", translate(of.what, err)
-	}
-	if all, next = cut(all, p, of.at); next != "" || len(q.sifts) == 0 {
+	if len(q.sifts) == 0 {
+		rows, err := l.db.rows(ctx, text, args...)
+		if all, err = collect(rows, err, of.scan); err != nil {
+			return nil, "", translate(of.what, err)
+		}
+		all, next = cut(all, p, of.at)
 		return all, next, nil
 	}
-	last, err := of.scan(l.db.row(ctx, q.rows(of.columns, of.from, of.order, "1")+" OFFSET "+strconv.Itoa(sifted-1), q.args...))
-	switch {
-	case err == nil:
+	// The last row that was checked is one of those: a later moment may have others before it.
+	err = l.db.atOneMoment(ctx, func(c *sql.Conn) error {
+		rows, err := c.QueryContext(ctx, preparedOnce(text), args...)
+		if all, err = collect(rows, err, of.scan); err != nil {
+			return err
+		}
+		if all, next = cut(all, p, of.at); next != "" {
+			return nil
+		}
+		last, err := of.scan(c.QueryRowContext(ctx, q.rows(of.columns, of.from, of.order, "1")+" OFFSET "+strconv.Itoa(sifted-1), q.args...))
+		if none(err) {
+			return nil
+		}
 		next = of.at(last).String()
-	case !none(err):
+		return err
+	})
+	if err != nil {
 		return nil, "", translate(of.what, err)
 	}
 	return all, next, nil
