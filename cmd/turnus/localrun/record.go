@@ -290,9 +290,8 @@ func (r *Record) driven(run string) (lives bool, until time.Time, err error) {
 	return false, until, f.Close()
 }
 
-// forgetDead removes the files of processes that died. The caller has the lock, and has ended their
-// runs.
-func (r *Record) forgetDead() error {
+// dead returns the files of processes that died. The caller has the lock.
+func (r *Record) dead() (paths []string, err error) {
 	files, err := os.ReadDir(filepath.Join(r.folder, runningFolder))
 	for _, file := range files {
 		path := filepath.Join(r.folder, runningFolder, file.Name())
@@ -301,11 +300,11 @@ func (r *Record) forgetDead() error {
 			continue
 		}
 		if failed == nil {
-			failed = errors.Join(os.Remove(path), f.Close())
+			paths, failed = append(paths, path), f.Close()
 		}
 		err = errors.Join(err, failed)
 	}
-	return err
+	return paths, err
 }
 
 // lock keeps other processes from opening the record, and from beginning or ending runs, meanwhile.
@@ -351,6 +350,10 @@ func controllerName(shared bool) string {
 
 // endInterrupted ends the runs whose process has died. The caller has the lock.
 func (r *Record) endInterrupted(ctx context.Context) error {
+	dead, err := r.dead() // before the runs are read: a process that dies meanwhile keeps its file
+	if err != nil {
+		return err
+	}
 	var ctl *controller.Controller
 	for run, err := range ledger.Each(ctx, ledger.DefaultPage, r.Ledger.Unfinished) {
 		if err != nil {
@@ -378,7 +381,10 @@ func (r *Record) endInterrupted(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.forgetDead()
+	for _, path := range dead {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // prune removes what is beyond the bounds, for a while.
