@@ -22,7 +22,7 @@ type RunOptions struct {
 	From     string   `json:"from,omitempty" enum:"failed-step" doc:"of a retry: its hosts continue at the step that failed"`
 	Pinned   bool     `json:"pinned,omitempty" doc:"the project and its hosts are those of the time when its schedule was made"`
 	NoWindow int      `json:"no_window,omitempty" doc:"hosts that it left out because no window fits them"`
-	LeftOut  []string `json:"left_out,omitempty" doc:"options that are not shown, or not all of them: limit, select, tags, skip_tags, params.NAME, vars.NAME. They are long, their name marks a secret, or the limit is of a launcher of all tenants"`
+	LeftOut  []string `json:"left_out,omitempty" doc:"options that are not shown, or not all of them: limit, select, tags, skip_tags, params.NAME, vars.NAME; params, vars for many. They are long, their name marks a secret, or the limit is of a launcher of all tenants"`
 }
 
 // OptionRow is options of one kind as text.

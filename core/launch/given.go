@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/snapshot"
@@ -43,7 +44,7 @@ type Given struct {
 	Tags, SkipTags []string
 	MaxInFlight    int // 0: that of the playbook
 	// LeftOut names what is not in it, or not all of it: limit, select, tags, skip_tags, params.NAME
-	// and vars.NAME.
+	// and vars.NAME, or params and vars once there is no room for names.
 	LeftOut []string
 	room    int // bytes that may still be shown
 }
@@ -76,6 +77,10 @@ func (l *Launch) Given() Given {
 			into[name] = value
 		case g.fits(where + name):
 			g.LeftOut = append(g.LeftOut, where+name)
+		default: // a name that leaves room for no other
+			if all := strings.TrimSuffix(where, "."); !slices.Contains(g.LeftOut, all) {
+				g.LeftOut = append(g.LeftOut, all)
+			}
 		}
 	}
 	return g
