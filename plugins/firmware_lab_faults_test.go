@@ -26,7 +26,7 @@ import (
 func TestLabFirmwareNeverReturns(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
-	with := d.bundle("2.0", servers.ImageFine, sdk.With{"reboot_timeout": "2s", "connect_timeout": "1s"})
+	with := d.bundle("2.0", servers.ImageFine, sdk.With{"reboot_timeout": "2s", "connect_timeout": "10s"})
 	got := d.upgrade(with, firmwareCall{checkpoint: func(s host.State) error {
 		if strings.Contains(string(s.JSON), `"asked"`) && d.Boots() == 1 {
 			_ = os.WriteFile(d.Path("flags/no-power"), nil, 0o600)

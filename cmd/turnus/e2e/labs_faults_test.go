@@ -243,9 +243,9 @@ func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 	}
 	l.hosts = l.file("hosts.yaml", inventory)
 	playbook := l.playbook("faults",
-		`{name: say, uses: command, when: 'host.vars.run == nil && host.vars.ask == nil', timeout: 60s, with: {run: hostname}}`,
+		`{name: say, uses: command, when: 'host.vars.run == nil && host.vars.ask == nil', timeout: 10m, with: {run: hostname}}`,
 		`{name: do, uses: command, when: 'host.vars.run != nil', timeout: 3s, with: {run: "${{ host.vars.run }}"}}`,
-		`{name: ask, uses: command, when: 'host.vars.ask != nil', timeout: 60s, with: {run: "${{ host.vars.ask }}"}}`)
+		`{name: ask, uses: command, when: 'host.vars.ask != nil', timeout: 10m, with: {run: "${{ host.vars.ask }}"}}`)
 	run := l.run("-o", "json", "--connect-timeout", "60s", playbook)
 	run.wants(2)
 	r := run.report()
