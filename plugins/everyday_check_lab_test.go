@@ -41,6 +41,7 @@ func TestLabCheckModeWhereTheHostLacksSomething(t *testing.T) {
 		"a group":                  {user.Def(), sdk.With{"name": "anna", "groups": []string{"nosuch"}}, "has no group nosuch"},
 		"a user":                   {authorizedkey.Def(), sdk.With{"user": "nosuch", "keys": []string{publicKey("1")}}, "no such user"},
 		"cron":                     {cron.Def(), sdk.With{"name": "backup", "special": "@daily", "command": "true"}, "install cron"},
+		"a user of a timer":        {cron.Def(), sdk.With{"name": "backup", "calendar": "daily", "user": "nosuch", "command": "true"}, "has no user nosuch"},
 		"a file for a line":        {line.Def(), sdk.With{"path": "/srv/none", "line": "x"}, "/srv/none does not exist"},
 		"a folder for a block":     {block.Def(), sdk.With{"path": "/srv/none/f", "name": "x", "content": "x", "create": true}, "folder of /srv/none/f does not exist"},
 		"a line beside which":      {line.Def(), sdk.With{"path": "/srv/f", "line": "x", "after": "^none"}, "/srv/f: "},
