@@ -31,7 +31,7 @@ func TestLabCheckModeWhereTheHostLacksSomething(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "git", "git")
 	m := servers.StartMachine(t)
-	lab(t, m, "rm -rf /etc/cron.d /srv; mkdir /srv; echo a >/srv/f; rm -rf /etc/apt/sources.list.d/*; echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list; rm -rf /var/lib/apt/lists/*; mkdir /srv/repo; printf 'Package: x\nVersion: 1\nArchitecture: all\nFilename: x\nSize: 1\n' >/srv/repo/Packages; apt-get -qq update")
+	lab(t, m, "rm -rf /etc/cron.d /srv; mkdir /srv; echo a >/srv/f; rm -rf /etc/apt/sources.list.d/*; echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list; rm -rf /var/lib/apt/lists/*; mkdir /srv/repo; touch /srv/repo/a.tar; printf 'Package: x\nVersion: 1\nArchitecture: all\nFilename: x\nSize: 1\n' >/srv/repo/Packages; apt-get -qq update")
 	for name, c := range map[string]struct {
 		def    sdk.Def
 		with   sdk.With
@@ -51,6 +51,7 @@ func TestLabCheckModeWhereTheHostLacksSomething(t *testing.T) {
 		"a group that owns":        {file.Def(), sdk.With{"path": "/srv/f", "content": "x", "owner": "root:nosuch"}, "does not know the owner root:nosuch"},
 		"an owner of a tree":       {copytree.Def(), sdk.With{"source": "site", "path": "/srv/w", "owner": "nosuch"}, "does not know the owner nosuch"},
 		"an archive":               {unarchive.Def(), sdk.With{"archive": "/srv/none.tar", "path": "/srv/app"}, "has no archive /srv/none.tar"},
+		"an owner of an archive":   {unarchive.Def(), sdk.With{"archive": "/srv/repo/a.tar", "path": "/srv/app", "owner": "nosuch"}, "does not know the owner nosuch"},
 		"a module of the kernel":   {sysctl.Def(), sdk.With{"key": "net.nosuch.x", "value": "1"}, "no setting net.nosuch.x"},
 		"a device":                 {mount.Def(), sdk.With{"path": "/srv/m", "source": "/dev/nosuch", "type": "ext4"}, "has no /dev/nosuch"},
 		"a repository of git":      {git.Def(), sdk.With{"url": "file:///srv/none", "path": "/srv/g", "version": "main"}, "/srv/none"},

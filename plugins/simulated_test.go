@@ -130,6 +130,8 @@ func TestSimulatedHostsRefuse(t *testing.T) {
 		"an unknown owner":            {simulated{uses: "copy", with: sdk.With{"source": "site", "path": "/srv/w", "owner": "nosuch"}}, "does not know the owner nosuch", false},
 		"a job of an unknown user":    {simulated{uses: "cron", with: sdk.With{"name": "x", "special": "@daily", "user": "nosuch", "command": "true"}}, "has no user nosuch", false},
 		"a timer of an unknown user":  {simulated{uses: "cron", with: sdk.With{"name": "x", "calendar": "daily", "user": "nosuch", "command": "true"}}, "has no user nosuch", false},
+		"an owner of an archive":      {simulated{uses: "unarchive", with: sdk.With{"source": "next.tar", "path": "/opt/x", "owner": "nosuch"}}, "does not know the owner nosuch", false},
+		"a group of an archive":       {simulated{uses: "unarchive", with: sdk.With{"source": "next.tar", "path": "/opt/x", "owner": "root:nosuch"}}, "does not know the owner root:nosuch", false},
 		"a group that is not there":   {simulated{uses: "user", with: sdk.With{"name": "carl", "groups": []string{"nosuch"}}}, "has no group nosuch", false},
 		"a number that is taken":      {simulated{uses: "user", with: sdk.With{"name": "carl", "uid": 33}}, "has the number 33", false},
 		"a user by the login":         {simulated{uses: "user", with: sdk.With{"name": "carl"}}, "only root", true},

@@ -8,10 +8,13 @@ n=$p.turnus-new o=$p.turnus-old
 sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"; else shasum -a 256 <"$1"; fi; }
 `
 
-// askScript prints what is at the path, and of which archive. A login that is root works beside the
-// path by names: open is a folder above it in which others could exchange them. The owner of the
-// folder may exchange the mark for another file, so only a digest is shown of it.
-const askScript = sumScript + `if [ "$a" ]; then
+// askScript prints what is at the path, and of which archive, and "stranger" if the host does not
+// know the owner. A login that is root works beside the path by names: open is a folder above it in
+// which others could exchange them. The owner of the folder may exchange the mark for another file,
+// so only a digest is shown of it.
+const askScript = sumScript + `case $u in *[!0-9]*) id -u "$u" >/dev/null 2>&1 || echo stranger ;; esac
+case $g in *[!0-9]*) { getent group "$g" || grep "^$g:" /etc/group; } >/dev/null 2>&1 || echo stranger ;; esac
+if [ "$a" ]; then
   [ -f "$a" ] || { echo noarchive; exit 0; }
   s=$(sum "$a") && echo "sum $s" || exit 1
 fi
@@ -42,10 +45,9 @@ exit 0
 
 // doScript unpacks to $n, which only this login can enter, checks what it got, and puts it in the
 // place of the old folder. Names are read from the list of the archive. Links are checked where
-// they lie: no list shows exactly what they are. A name with a line break could pretend to be a link
-// in the list of ls. A signal ends the script at any moment: leave
-// ignores a second one, and so do its programs. Then the old folder is at its place, or the new one
-// is whole.
+// they lie: no list shows exactly what they are. A name with a line break could pretend to be a
+// link in the list of ls. A signal ends the script at any moment: leave ignores a second one, and
+// so do its programs. Then the old folder is at its place, or the new one is whole.
 const doScript = sumScript + `umask 022
 refuse() { echo "$1" >&2; exit 65; }
 fail() { echo "$1" >&2; exit 1; }
