@@ -70,16 +70,19 @@ fi
 s=$(sum "$a") && [ "${s%% *}" = "$want" ] || fail "the archive did not arrive whole, or another process changed it"
 case $t in
 zip) unzip -l "$a" >"$n/list" && sed 1,3d "$n/list" | sed 's/^ *[0-9]* *[0-9-]* *[0-9:]* *//' >"$n/names" ;;
-tgz) gzip -dc <"$a" | tar -tf - >"$n/names" ;;
+tgz) gzip -dc <"$a" >/dev/null && gzip -dc <"$a" | tar -tf - >"$n/names" ;;
 tar) tar -tf - <"$a" >"$n/names" ;;
 esac || fail "the archive cannot be read"
 name=$(grep -E '^/|^\.\.(/|$)|/\.\.(/|$)' "$n/names" | head -n 1)
 [ -z "$name" ] || refuse "the name $name leads out of its folder"
 case $t in
 zip) unzip -q -o "$a" -d "$n/x" </dev/null >&2 ;;
-tgz) gzip -dc <"$a" | (cd "$n/x" && tar -xof -) ;;
-tar) (cd "$n/x" && tar -xof -) <"$a" ;;
-esac || fail "it was not unpacked: the archive is damaged, or the disk is full"
+tgz) gzip -dc <"$a" | (cd "$n/x" && tar -xof -) 2>"$n/why" ;;
+tar) (cd "$n/x" && tar -xof -) <"$a" 2>"$n/why" ;;
+esac || {
+  why=$(grep -v -e 'not recoverable' -e 'xit.*previous errors' -e 'time stamp' "$n/why" 2>/dev/null | tail -n 1)
+  fail "it was not unpacked: ${why:+$why: }the archive has a link out of its folder or is damaged, or the disk is full"
+}
 cd "$n/x" && top=$(pwd -P) || exit 1
 [ -z "$(find . -name '*
 *')" ] || refuse "it has a name with a line break"

@@ -3,6 +3,7 @@ package unarchive
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"maps"
 	"os"
@@ -154,6 +155,49 @@ func TestASignalLeavesAWholeFolder(t *testing.T) {
 				t.Errorf("%s: the folder holds %v, %v, %v", outcome, beside, err, missing)
 			}
 		})
+	}
+}
+
+// A damaged archive fails the step, also where tar finds it whole: gzip checks its sum at the end.
+// Where tar fails, the reason has what it printed, and names a link as a cause. Control: the same
+// archive as it was.
+func TestTheReasonNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	if _, err := w.Write([]byte(packed(t, tar.Header{Name: "a"}))); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := zipped.String()
+	const link = "the archive has a link out of its folder or is damaged, or the disk is full"
+	for name, c := range map[string]struct {
+		source, archive string
+		reasons         []string // nil for an archive that is unpacked
+	}{
+		"whole":              {"a.tgz", whole, nil},
+		"a sum that differs": {"a.tgz", whole[:len(whole)-8] + "checksum", []string{"the archive cannot be read"}},
+		"without its sum":    {"a.tgz", whole[:len(whole)-8], []string{"the archive cannot be read"}},
+		"through a link": {"a.tar", packed(t, tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "/nosuch"}, tar.Header{Name: "l/evil"}, tar.Header{Name: "m"}),
+			[]string{"it was not unpacked: tar: ", link}},
+		"a hard link": {"a.tar", packed(t, tar.Header{Name: "a"}, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "/nosuch/file"}),
+			[]string{"it was not unpacked: tar: ", "nosuch/file", link}},
+	} {
+		dir := t.TempDir()
+		kit := plugintest.New(t, Def()).Artifact(c.source, c.archive)
+		kit.Host("r1").Local()
+		got := kit.Run(sdk.With{"source": c.source, "path": dir + "/app"})
+		left, err := os.ReadDir(dir)
+		if (got.Outcome == "changed") != (c.reasons == nil) || err != nil || len(left) > 0 != (c.reasons == nil) {
+			t.Errorf("%s: %s (%s); the folder above holds %v, %v", name, got.Outcome, got.Reason, left, err)
+		}
+		for _, want := range c.reasons {
+			if !strings.Contains(got.Reason, want) {
+				t.Errorf("%s: %s, expected %q in it", name, got.Reason, want)
+			}
+		}
 	}
 }
 
