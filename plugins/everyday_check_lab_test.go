@@ -31,7 +31,7 @@ func TestLabCheckModeWhereTheHostLacksSomething(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "git", "git")
 	m := servers.StartMachine(t)
-	lab(t, m, "rm -rf /etc/cron.d /srv; mkdir /srv; echo a >/srv/f; rm -rf /etc/apt/sources.list.d/*; echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list; rm -rf /var/lib/apt/lists/*; mkdir /srv/repo; printf 'Package: x\nVersion: 1\nArchitecture: all\nFilename: x\nSize: 1\n' >/srv/repo/Packages; apt-get -qq update")
+	lab(t, m, "rm -rf /etc/cron.d /srv; mkdir /srv; echo a >/srv/f; rm -rf /etc/apt/sources.list.d/*; echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list; rm -rf /var/lib/apt/lists/*; mkdir /srv/repo; touch /srv/repo/a.tar; printf 'Package: x\nVersion: 1\nArchitecture: all\nFilename: x\nSize: 1\n' >/srv/repo/Packages; apt-get -qq update")
 	for name, c := range map[string]struct {
 		def    sdk.Def
 		with   sdk.With
@@ -41,6 +41,7 @@ func TestLabCheckModeWhereTheHostLacksSomething(t *testing.T) {
 		"a group":                  {user.Def(), sdk.With{"name": "anna", "groups": []string{"nosuch"}}, "has no group nosuch"},
 		"a user":                   {authorizedkey.Def(), sdk.With{"user": "nosuch", "keys": []string{publicKey("1")}}, "no such user"},
 		"cron":                     {cron.Def(), sdk.With{"name": "backup", "special": "@daily", "command": "true"}, "install cron"},
+		"a user of a timer":        {cron.Def(), sdk.With{"name": "backup", "calendar": "daily", "user": "nosuch", "command": "true"}, "has no user nosuch"},
 		"a file for a line":        {line.Def(), sdk.With{"path": "/srv/none", "line": "x"}, "/srv/none does not exist"},
 		"a folder for a block":     {block.Def(), sdk.With{"path": "/srv/none/f", "name": "x", "content": "x", "create": true}, "folder of /srv/none/f does not exist"},
 		"a line beside which":      {line.Def(), sdk.With{"path": "/srv/f", "line": "x", "after": "^none"}, "/srv/f: "},
@@ -50,6 +51,7 @@ func TestLabCheckModeWhereTheHostLacksSomething(t *testing.T) {
 		"a group that owns":        {file.Def(), sdk.With{"path": "/srv/f", "content": "x", "owner": "root:nosuch"}, "does not know the owner root:nosuch"},
 		"an owner of a tree":       {copytree.Def(), sdk.With{"source": "site", "path": "/srv/w", "owner": "nosuch"}, "does not know the owner nosuch"},
 		"an archive":               {unarchive.Def(), sdk.With{"archive": "/srv/none.tar", "path": "/srv/app"}, "has no archive /srv/none.tar"},
+		"an owner of an archive":   {unarchive.Def(), sdk.With{"archive": "/srv/repo/a.tar", "path": "/srv/app", "owner": "nosuch"}, "does not know the owner nosuch"},
 		"a module of the kernel":   {sysctl.Def(), sdk.With{"key": "net.nosuch.x", "value": "1"}, "no setting net.nosuch.x"},
 		"a device":                 {mount.Def(), sdk.With{"path": "/srv/m", "source": "/dev/nosuch", "type": "ext4"}, "has no /dev/nosuch"},
 		"a repository of git":      {git.Def(), sdk.With{"url": "file:///srv/none", "path": "/srv/g", "version": "main"}, "/srv/none"},

@@ -165,6 +165,7 @@ func TestLabUnarchiveRefuses(t *testing.T) {
 	testparts.Need(t, "unzip", "unzip")
 	m := servers.StartMachine(t)
 	file := member{"ok", "ok\n", 0}
+	damaged := gzipOf(t, tarOf(t, file, member{"evil", "x", 0}))
 	kit := on(t, m, unarchive.Def()).Artifact("good.tar", tarOf(t, file))
 	for name, content := range map[string]string{
 		"absolute.tar":     tarOf(t, file, member{"/tmp/evil", "x", 0}),
@@ -181,6 +182,7 @@ func TestLabUnarchiveRefuses(t *testing.T) {
 		"newline.tar":      tarOf(t, file, member{"a\nb", "/etc", tar.TypeSymlink}),
 		"newline-file.tar": tarOf(t, file, member{"a\n1 -rw-r--r-- 2 0 0 1", "x", 0}),
 		"cut.tar.gz":       gzipOf(t, tarOf(t, file, member{"big", strings.Repeat("x", 1<<16), 0}))[:60],
+		"sum.tar.gz":       damaged[:len(damaged)-8] + "checksum",
 		"none.tar":         "this is no archive",
 		"dots.zip":         zipOf(t, file, member{"../evil", "x", 0}),
 		"absolute.zip":     zipOf(t, file, member{"/tmp/evil", "x", 0}),

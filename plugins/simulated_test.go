@@ -126,8 +126,13 @@ func TestSimulatedHostsRefuse(t *testing.T) {
 		"a named pipe":                {simulated{uses: "unarchive", with: sdk.With{"source": "pipe.tar", "path": "/opt/x"}}, "is a device or a named pipe", false},
 		"a name of two lines":         {simulated{uses: "unarchive", with: sdk.With{"source": "lines.tar", "path": "/opt/x"}}, "a name with a line break", false},
 		"an archive that is cut":      {simulated{uses: "unarchive", with: sdk.With{"source": "cut.tar", "path": "/opt/x"}}, "cannot be read", false},
+		"an archive that is damaged":  {simulated{uses: "unarchive", with: sdk.With{"source": "sum.tar.gz", "path": "/opt/x"}}, "cannot be read", false},
 		"zip":                         {simulated{uses: "unarchive", with: sdk.With{"archive": "/etc/motd.zip", "path": "/opt/x"}}, "no archive", false},
 		"an unknown owner":            {simulated{uses: "copy", with: sdk.With{"source": "site", "path": "/srv/w", "owner": "nosuch"}}, "does not know the owner nosuch", false},
+		"a job of an unknown user":    {simulated{uses: "cron", with: sdk.With{"name": "x", "special": "@daily", "user": "nosuch", "command": "true"}}, "has no user nosuch", false},
+		"a timer of an unknown user":  {simulated{uses: "cron", with: sdk.With{"name": "x", "calendar": "daily", "user": "nosuch", "command": "true"}}, "has no user nosuch", false},
+		"an owner of an archive":      {simulated{uses: "unarchive", with: sdk.With{"source": "next.tar", "path": "/opt/x", "owner": "nosuch"}}, "does not know the owner nosuch", false},
+		"a group of an archive":       {simulated{uses: "unarchive", with: sdk.With{"source": "next.tar", "path": "/opt/x", "owner": "root:nosuch"}}, "does not know the owner root:nosuch", false},
 		"a group that is not there":   {simulated{uses: "user", with: sdk.With{"name": "carl", "groups": []string{"nosuch"}}}, "has no group nosuch", false},
 		"a number that is taken":      {simulated{uses: "user", with: sdk.With{"name": "carl", "uid": 33}}, "has the number 33", false},
 		"a user by the login":         {simulated{uses: "user", with: sdk.With{"name": "carl"}}, "only root", true},
@@ -185,7 +190,7 @@ func newSimulatedLab(t *testing.T) *simulatedLab {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"site/a": "one\n", "site/sub/b": "2", "site/run": "#!/bin/sh\n", "app.tar.gz": zipped.String(), "next.tar": packed(t, tar.Header{Name: "new", Linkname: "2\n"}),
+		"site/a": "one\n", "site/sub/b": "2", "site/run": "#!/bin/sh\n", "app.tar.gz": zipped.String(), "sum.tar.gz": zipped.String()[:zipped.Len()-8] + "checksum", "next.tar": packed(t, tar.Header{Name: "new", Linkname: "2\n"}),
 		"out.tar":  packed(t, tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "../../etc"}, tar.Header{Name: "b", Linkname: "b"}),
 		"dots.tar": packed(t, tar.Header{Name: "../a", Linkname: "a"}), "pipe.tar": packed(t, tar.Header{Name: "p", Typeflag: tar.TypeFifo}), "cut.tar": app[:1000],
 		"lines.tar": packed(t, tar.Header{Name: "a\nb", Linkname: "x"}),

@@ -75,9 +75,9 @@ func Def() sdk.Def {
 const description = `
 Makes sure that /etc/cron.d has a file of this name with one job, or has none. The whole file
 belongs to Turnus: what else it holds is replaced. cron itself reads the file within a minute.
-The step fails if the host has no /etc/cron.d, as with the cron of busybox and on hosts with
-timers of systemd alone. In check mode it counts as a change if an earlier step would change the
-host, because that step may install cron.
+The step fails if the host does not know ` + "`user`" + `, or has no /etc/cron.d, as with the cron of
+busybox and on hosts with timers of systemd alone. In check mode it counts as a change if an earlier
+step would change the host, because that step may add the user or install cron.
 
 With ` + "`calendar`" + ` the job is NAME.timer and NAME.service in /etc/systemd/system, and the step enables
 and starts the timer. ` + "`calendar`" + ` is an OnCalendar of systemd, as ` + "`man systemd.time`" + ` explains. The
@@ -109,6 +109,8 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	idle := p.Calendar != "" && !now.words.Has("runs")
 	changed := slices.DeleteFunc([]*file{&now.cron, &now.service, &now.timer}, func(f *file) bool { return !f.differs() })
 	switch {
+	case now.words.Has("nouser"):
+		return r.Lacks("job %s: the host has no user %s: add a step of the type user before this one", p.Name, p.User)
 	case len(changed) == 0 && !idle:
 		return nil
 	case now.cron.want != "" && now.cron.NoFolder:

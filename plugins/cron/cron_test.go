@@ -108,6 +108,8 @@ func TestTimer(t *testing.T) {
 		"back to cron":               {sdk.With{"name": "a", "special": "@daily", "command": "true"}, units, "changed", 3, "units=1 gone=\n"},
 		"cron, and units of others":  {sdk.With{"name": "a", "special": "@daily", "command": "true"}, file("cron", header+"@daily root true\n") + file("timer", "x") + file("service", p.service()), "unchanged", 0, ""},
 		"cron, and a link":           {sdk.With{"name": "a", "special": "@daily", "command": "true"}, "cron a link to x\n", "failed", 0, "/etc/cron.d/a: it is a link to x"},
+		"no such user":               {timer, "nouser\nsystemd\n", "failed", 0, "job a: the host has no user root: add a step of the type user"},
+		"a user who is gone":         {timer, units + "nouser\nsystemd\nruns\n", "failed", 0, "the host has no user root"},
 		"gone":                       {sdk.With{"name": "a", "state": "absent"}, file("cron", "x") + units, "changed", 3, "units=1 gone=/etc/cron.d/a\n"},
 		"gone, only a part is there": {sdk.With{"name": "a", "state": "absent"}, file("timer", p.timer()), "changed", 1, "units=1 gone=\n"},
 		"gone, of others":            {sdk.With{"name": "a", "state": "absent"}, file("timer", "x"), "unchanged", 0, ""},

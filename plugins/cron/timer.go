@@ -40,14 +40,16 @@ func look(ctx context.Context, h *sdk.Host, p Params) (found, error) {
 		service: file{TextFile: sdk.TextFile{Path: units + p.Name + ".service"}},
 		timer:   file{TextFile: sdk.TextFile{Path: units + p.Name + ".timer"}},
 	}
+	user := p.User
 	switch {
 	case p.State == "absent":
+		user = ""
 	case p.Calendar != "":
 		now.service.want, now.timer.want = p.service(), p.timer()
 	default:
 		now.cron.want = p.text()
 	}
-	result := h.Query(ctx, fmt.Sprintf("n=%s calendar=%s\n", p.Name, sdk.Quote(p.Calendar))+lookScript)
+	result := h.Query(ctx, fmt.Sprintf("n=%s user=%s calendar=%s\n", p.Name, sdk.Quote(user), sdk.Quote(p.Calendar))+lookScript)
 	if err := result.Err(); err != nil {
 		return now, fmt.Errorf("reading the files of job %s: %w", p.Name, err)
 	}
@@ -98,9 +100,11 @@ func unitWord(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "%", "%%").Replace(text) + `"`
 }
 
-// lookScript prints each file of the job $n with its length, or what is in its place. With a
-// calendar it prints "systemd" if that runs here, "runs" for a timer that is enabled, started and
-// loaded, "taken" for a unit of this name elsewhere, and "bad" for a calendar that systemd rejects.
+// lookScript prints each file of the job $n with its length, or what is in its place, and "nouser"
+// if the host does not know $user: cron skips such a job, and systemd does not start its command.
+// With a calendar it prints "systemd" if that runs here, "runs" for a timer that is enabled and
+// loaded and started, "taken" for a unit of this name elsewhere, and "bad" for a calendar that
+// systemd rejects.
 // A timer that elapsed for good still runs if its calendar has no next time either.
 const lookScript = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + `u=/etc/systemd/system
 see() {
@@ -109,6 +113,7 @@ see() {
   elif [ -e "$2" ]; then echo "$1 not a file"
   elif hidden "$2"; then exit 1; fi
 }
+[ -z "$user" ] || id -u "$user" >/dev/null 2>&1 || echo nouser
 [ -d /etc/cron.d/ ] || echo nofolder
 see cron "/etc/cron.d/$n"
 see service "$u/$n.service"

@@ -8,10 +8,13 @@ n=$p.turnus-new o=$p.turnus-old
 sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"; else shasum -a 256 <"$1"; fi; }
 `
 
-// askScript prints what is at the path, and of which archive. A login that is root works beside the
-// path by names: open is a folder above it in which others could exchange them. The owner of the
-// folder may exchange the mark for another file, so only a digest is shown of it.
-const askScript = sumScript + `if [ "$a" ]; then
+// askScript prints what is at the path, and of which archive, and "stranger" if the host does not
+// know the owner. A login that is root works beside the path by names: open is a folder above it in
+// which others could exchange them. The owner of the folder may exchange the mark for another file,
+// so only a digest is shown of it.
+const askScript = sumScript + `case $u in *[!0-9]*) id -u "$u" >/dev/null 2>&1 || echo stranger ;; esac
+case $g in *[!0-9]*) { getent group "$g" || grep "^$g:" /etc/group; } >/dev/null 2>&1 || echo stranger ;; esac
+if [ "$a" ]; then
   [ -f "$a" ] || { echo noarchive; exit 0; }
   s=$(sum "$a") && echo "sum $s" || exit 1
 fi
@@ -42,10 +45,9 @@ exit 0
 
 // doScript unpacks to $n, which only this login can enter, checks what it got, and puts it in the
 // place of the old folder. Names are read from the list of the archive. Links are checked where
-// they lie: no list shows exactly what they are. A name with a line break could pretend to be a link
-// in the list of ls. A signal ends the script at any moment: leave
-// ignores a second one, and so do its programs. Then the old folder is at its place, or the new one
-// is whole.
+// they lie: no list shows exactly what they are. A name with a line break could pretend to be a
+// link in the list of ls. A signal ends the script at any moment: leave ignores a second one, and
+// so do its programs. Then the old folder is at its place, or the new one is whole.
 const doScript = sumScript + `umask 022
 refuse() { echo "$1" >&2; exit 65; }
 fail() { echo "$1" >&2; exit 1; }
@@ -68,16 +70,19 @@ fi
 s=$(sum "$a") && [ "${s%% *}" = "$want" ] || fail "the archive did not arrive whole, or another process changed it"
 case $t in
 zip) unzip -l "$a" >"$n/list" && sed 1,3d "$n/list" | sed 's/^ *[0-9]* *[0-9-]* *[0-9:]* *//' >"$n/names" ;;
-tgz) gzip -dc <"$a" | tar -tf - >"$n/names" ;;
+tgz) gzip -dc <"$a" >/dev/null && gzip -dc <"$a" | tar -tf - >"$n/names" ;;
 tar) tar -tf - <"$a" >"$n/names" ;;
 esac || fail "the archive cannot be read"
 name=$(grep -E '^/|^\.\.(/|$)|/\.\.(/|$)' "$n/names" | head -n 1)
 [ -z "$name" ] || refuse "the name $name leads out of its folder"
 case $t in
 zip) unzip -q -o "$a" -d "$n/x" </dev/null >&2 ;;
-tgz) gzip -dc <"$a" | (cd "$n/x" && tar -xof -) ;;
-tar) (cd "$n/x" && tar -xof -) <"$a" ;;
-esac || fail "it was not unpacked: the archive is damaged, or the disk is full"
+tgz) gzip -dc <"$a" | (cd "$n/x" && tar -xof -) 2>"$n/why" ;;
+tar) (cd "$n/x" && tar -xof -) <"$a" 2>"$n/why" ;;
+esac || {
+  why=$(grep -v -e 'not recoverable' -e 'xit.*previous errors' -e 'time stamp' "$n/why" 2>/dev/null | tail -n 1)
+  fail "it was not unpacked: ${why:+$why: }the archive has a link out of its folder or is damaged, or the disk is full"
+}
 cd "$n/x" && top=$(pwd -P) || exit 1
 [ -z "$(find . -name '*
 *')" ] || refuse "it has a name with a line break"

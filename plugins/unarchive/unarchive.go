@@ -91,7 +91,8 @@ func run(ctx context.Context, r *runOf) error {
 		return err
 	}
 	vars := fmt.Sprintf("p=%s a=%s t=%s\n", sdk.Quote(p.Path), sdk.Quote(p.Archive), format(p.Source+p.Archive))
-	result := r.Host().Query(ctx, vars+askScript)
+	user, group, _ := strings.Cut(p.Owner, ":")
+	result := r.Host().Query(ctx, fmt.Sprintf("u=%s g=%s %s", sdk.Quote(user), sdk.Quote(group), vars+askScript))
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("inspect %s: %w", p.Path, err)
 	}
@@ -111,6 +112,9 @@ func run(ctx context.Context, r *runOf) error {
 	if a.Has("open") && (!done || a.Has("leftover")) {
 		return sdk.Failf("others may write to %s, and could exchange what is unpacked there as root: run the step as the user of that folder, with become: {user: NAME}",
 			a.Value("open")).Effects(sdk.EffectsNone)
+	}
+	if !done && a.Has("stranger") {
+		return r.Lacks("the host does not know the owner %s: make the user and group first, or correct their names", p.Owner)
 	}
 	if !done {
 		r.Changed()

@@ -3,6 +3,7 @@ package unarchive
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"maps"
 	"os"
@@ -65,11 +66,7 @@ func TestFaultS2RootUnpacksInNoFolderOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testparts.Able(t, "a folder that a stranger owns and root writes to", syscall.EPERM)
 	}
-	var archive bytes.Buffer
-	w := tar.NewWriter(&archive)
-	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "a", Mode: 0o644, Size: 1}), second(w.Write([]byte("x"))), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	archive := packed(t, tar.Header{Name: "a"})
 	for name, c := range map[string]struct {
 		owner int
 		mode  os.FileMode
@@ -87,7 +84,7 @@ func TestFaultS2RootUnpacksInNoFolderOfOthers(t *testing.T) {
 		if err := errors.Join(os.Chown(dir, c.owner, c.owner), os.Chmod(dir, c.mode)); err != nil {
 			t.Fatal(err)
 		}
-		kit := plugintest.New(t, Def()).Artifact("a.tar", archive.String())
+		kit := plugintest.New(t, Def()).Artifact("a.tar", archive)
 		kit.Host("r1").Local()
 		got := kit.Run(sdk.With{"source": "a.tar", "path": filepath.Join(dir, c.below)})
 		left, err := os.ReadDir(dir)
@@ -97,7 +94,27 @@ func TestFaultS2RootUnpacksInNoFolderOfOthers(t *testing.T) {
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
+// packed is an archive; a file has its name as its content.
+func packed(t *testing.T, entries ...tar.Header) string {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, h := range entries {
+		if h.Mode = 0o644; h.Linkname == "" {
+			h.Size = int64(len(h.Name))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(h.Name[:h.Size])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return archive.String()
+}
 
 // shim puts a program before the others of PATH, which does more than the one of its name.
 func shim(t *testing.T, program, script string) {
@@ -124,15 +141,10 @@ func TestASignalLeavesAWholeFolder(t *testing.T) {
 			dir := t.TempDir()
 			outcome := ""
 			for _, name := range []string{"old", "new"} {
-				var archive bytes.Buffer
-				w := tar.NewWriter(&archive)
-				if err := errors.Join(w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: 1}), second(w.Write([]byte("x"))), w.Close()); err != nil {
-					t.Fatal(err)
-				}
 				if name == "new" {
 					shim(t, program, c.script)
 				}
-				kit := plugintest.New(t, Def()).Artifact("a.tar", archive.String())
+				kit := plugintest.New(t, Def()).Artifact("a.tar", packed(t, tar.Header{Name: name}))
 				kit.Host("r1").Local()
 				got := kit.Run(sdk.With{"source": "a.tar", "path": dir + "/app"})
 				t.Logf("%s: %s (%s)", name, got.Outcome, got.Reason)
@@ -143,5 +155,73 @@ func TestASignalLeavesAWholeFolder(t *testing.T) {
 				t.Errorf("%s: the folder holds %v, %v, %v", outcome, beside, err, missing)
 			}
 		})
+	}
+}
+
+// A damaged archive fails the step, also where tar finds it whole: gzip checks its sum at the end.
+// Where tar fails, the reason has what it printed, and names a link as a cause. Control: the same
+// archive as it was.
+func TestTheReasonNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	if _, err := w.Write([]byte(packed(t, tar.Header{Name: "a"}))); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := zipped.String()
+	const link = "the archive has a link out of its folder or is damaged, or the disk is full"
+	for name, c := range map[string]struct {
+		source, archive string
+		reasons         []string // nil for an archive that is unpacked
+	}{
+		"whole":              {"a.tgz", whole, nil},
+		"a sum that differs": {"a.tgz", whole[:len(whole)-8] + "checksum", []string{"the archive cannot be read"}},
+		"without its sum":    {"a.tgz", whole[:len(whole)-8], []string{"the archive cannot be read"}},
+		"through a link": {"a.tar", packed(t, tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "/nosuch"}, tar.Header{Name: "l/evil"}, tar.Header{Name: "m"}),
+			[]string{"it was not unpacked: tar: ", link}},
+		"a hard link": {"a.tar", packed(t, tar.Header{Name: "a"}, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "/nosuch/file"}),
+			[]string{"it was not unpacked: tar: ", "nosuch/file", link}},
+	} {
+		dir := t.TempDir()
+		kit := plugintest.New(t, Def()).Artifact(c.source, c.archive)
+		kit.Host("r1").Local()
+		got := kit.Run(sdk.With{"source": c.source, "path": dir + "/app"})
+		left, err := os.ReadDir(dir)
+		if (got.Outcome == "changed") != (c.reasons == nil) || err != nil || len(left) > 0 != (c.reasons == nil) {
+			t.Errorf("%s: %s (%s); the folder above holds %v, %v", name, got.Outcome, got.Reason, left, err)
+		}
+		for _, want := range c.reasons {
+			if !strings.Contains(got.Reason, want) {
+				t.Errorf("%s: %s, expected %q in it", name, got.Reason, want)
+			}
+		}
+	}
+}
+
+// An owner whom the host does not know fails before anything is unpacked, as in check mode. Behind
+// a step that would change the host, check mode counts it as a change. Control: a number.
+func TestAnOwnerWhomTheHostDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	for owner, known := range map[string]bool{"nosuch-user": false, "root:nosuch-group": false, "root:root": true, "4242:4242": true} {
+		kit := plugintest.New(t, Def()).Artifact("a.tar", packed(t, tar.Header{Name: "a"}))
+		kit.Host("r1").Local()
+		with := sdk.With{"source": "a.tar", "path": t.TempDir() + "/app", "owner": owner}
+		const unknown = "the host does not know the owner "
+		checked := kit.Check(with)
+		if refused := checked.Outcome == "failed" && checked.Effects == "none" && strings.Contains(checked.Reason, unknown+owner); refused == known {
+			t.Errorf("%s, check mode: %s (%s), effects %s", owner, checked.Outcome, checked.Reason, checked.Effects)
+		}
+		if behind := kit.Run(with, plugintest.AfterChange()); behind.Outcome != "changed" || strings.Contains(behind.Reason, unknown+owner) == known {
+			t.Errorf("%s, after a change: %s (%s)", owner, behind.Outcome, behind.Reason)
+		}
+		if known {
+			continue
+		}
+		if got := kit.Run(with); got.Outcome != "failed" || got.Effects != "none" || !strings.Contains(got.Reason, unknown+owner) {
+			t.Errorf("%s: %s (%s), effects %s", owner, got.Outcome, got.Reason, got.Effects)
+		}
 	}
 }
