@@ -193,7 +193,7 @@ func (c *Client) HostHistory(ctx context.Context, host string, p Page) (List[api
 	return get[List[api.Job]](ctx, c, "show the history of host "+host, path("v1", "hosts", host, "history"), p.into(url.Values{}))
 }
 
-// HostJobs lists the jobs of a host that have no outcome, those of the oldest run first.
+// HostJobs lists the jobs of a host that have no outcome, by the tenant and the age of their run.
 func (c *Client) HostJobs(ctx context.Context, host string, p Page) (List[api.Job], error) {
 	return get[List[api.Job]](ctx, c, "list open jobs of host "+host, path("v1", "hosts", host, "jobs"), p.into(url.Values{}))
 }

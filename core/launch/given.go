@@ -109,9 +109,24 @@ func (g *Given) some(name string, all []string) (kept []string) {
 	return kept
 }
 
+// moreSecrets are endings of names that are only withheld: a public_key may be among them.
+var moreSecrets = []string{"_key", "_keys", "_passwords", "_tokens", "_secrets", "_credential", "_credentials", "_secret_id"}
+
+// snakeCase writes apiToken and api-token as api_token.
+func snakeCase(name string) string {
+	var out strings.Builder
+	for i, c := range name {
+		if i > 0 && 'A' <= c && c <= 'Z' && name[i-1] >= 'a' {
+			out.WriteByte('_')
+		}
+		out.WriteRune(c)
+	}
+	return strings.ToLower(strings.ReplaceAll(out.String(), "-", "_"))
+}
+
 // marksSecret reports whether a name, or one within the value, is that of a secret.
 func marksSecret(name string, value any) bool {
-	if inventory.SecretName(name) {
+	if snake := snakeCase(name); inventory.SecretName(snake) || slices.ContainsFunc(moreSecrets, func(end string) bool { return strings.HasSuffix("_"+snake, end) }) {
 		return true
 	}
 	switch v := value.(type) {

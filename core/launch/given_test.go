@@ -23,7 +23,7 @@ params:
   port: {type: integer}
   db_password: {type: secret}
   api_token: {type: string}
-vars: {note: x, deep: {}, db_passwd: x, long: x, many: []}
+vars: {note: x, deep: {}, db_passwd: x, long: x, many: [], hosts: {}, keys: {}, monkey: x, credentials: x}
 ` + command
 	p, err := playbooks.Parse("test.yaml", []byte(book), playbooks.Options{Vars: vars})
 	if err != nil {
@@ -51,12 +51,13 @@ func TestGivenHidesSecrets(t *testing.T) {
 	g := launchedWith(t, map[string]any{
 		"release": "1.10", "port": "8080", "db_password": "shop.db", "api_token": "hunter2",
 		"note": "hello", "deep": map[string]any{"list": []any{map[string]any{"PASSWORD": "hunter2"}}}, "db_passwd": "hunter2",
+		"hosts": map[string]any{"adminPassword": "hunter2"}, "keys": map[string]any{"list": []any{map[string]any{"api-key": "hunter2"}}}, "monkey": "see", "credentials": "hunter2",
 	}, Options{Tags: []string{"web"}, SkipTags: []string{"slow"}, MaxInFlight: 2}).Given()
 	want := map[string]any{"release": "1.10", "port": 8080, "db_password": "shop.db"}
-	if !reflect.DeepEqual(g.Params, want) || !reflect.DeepEqual(g.Vars, map[string]any{"note": "hello"}) {
+	if !reflect.DeepEqual(g.Params, want) || !reflect.DeepEqual(g.Vars, map[string]any{"note": "hello", "monkey": "see"}) {
 		t.Errorf("params %v, vars %v", g.Params, g.Vars)
 	}
-	if left := []string{"params.api_token", "vars.db_passwd", "vars.deep"}; !slices.Equal(g.LeftOut, left) {
+	if left := []string{"params.api_token", "vars.credentials", "vars.db_passwd", "vars.deep", "vars.hosts", "vars.keys"}; !slices.Equal(g.LeftOut, left) {
 		t.Errorf("left out are %v, expected %v", g.LeftOut, left)
 	}
 	if text := fmt.Sprintf("%+v", g); strings.Contains(text, "hunter2") {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 )
@@ -28,20 +29,27 @@ type OpenJob struct {
 // since they were accepted, so that nothing is written for it. A page may have fewer jobs than its
 // limit, or none, and more behind it.
 func (l *Ledger) OpenJobs(ctx context.Context, s Scope, host string, p Page) (jobs []OpenJob, next string, err error) {
-	from, more, err := p.at("open", 1, 1)
+	from, more, err := p.at("open", 1, 0)
 	if err != nil {
 		return nil, "", err
 	}
+	what := "list open jobs of host " + clean(host, maxID)
 	var after place
 	if more {
-		after = place{from.Name[0], from.Key[0]}
+		after.seq = from.Key[0]
+		err := l.db.row(ctx, `SELECT tenant FROM runs WHERE seq = $1`, after.seq).Scan(&after.tenant)
+		if none(err) {
+			return nil, "", p.foreign("open")
+		}
+		if err != nil {
+			return nil, "", translate(what, err)
+		}
 	}
-	what := "list open jobs of host " + clean(host, maxID)
 	to, more, err := l.searchTo(ctx, after)
 	if err != nil {
 		return nil, "", translate(what, err)
 	}
-	found, err := l.runsWith(ctx, host, after, to, p.limit()+1)
+	found, err := l.runsWith(ctx, s, host, after, to, p.limit()+1)
 	if err != nil {
 		return nil, "", translate(what, err)
 	}
@@ -50,7 +58,7 @@ func (l *Ledger) OpenJobs(ctx context.Context, s Scope, host string, p Page) (jo
 		to, more = first, more || first != to
 	}
 	for i := range found {
-		some, err := l.openIn(ctx, s, &found[i], host)
+		some, err := l.openIn(ctx, &found[i], host)
 		if err != nil {
 			return nil, "", translate(what, err)
 		}
@@ -70,9 +78,8 @@ type place struct {
 
 func placeOf(r *Run) place { return place{r.Tenant, r.seq} }
 
-func (p place) cursor() cursor {
-	return cursor{List: "open", Key: []int64{p.seq}, Name: []string{p.tenant}}
-}
+// cursor has no tenant: the run may be another's.
+func (p place) cursor() cursor { return cursor{List: "open", Key: []int64{p.seq}} }
 
 // searchTo returns the last run that a page searches which begins behind a run, and whether others
 // are behind it.
@@ -99,8 +106,9 @@ type runWith struct {
 	hosts map[int]JobHost // by index: the host and its tenant
 }
 
-// runsWith returns the first runs behind one, up to another, that are not complete and have a host.
-func (l *Ledger) runsWith(ctx context.Context, host string, after, to place, most int) (found []runWith, err error) {
+// runsWith returns the first runs behind one, up to another, that are not complete and have a host
+// of a tenant in scope.
+func (l *Ledger) runsWith(ctx context.Context, s Scope, host string, after, to place, most int) (found []runWith, err error) {
 	name := appendText(nil, host)
 	rows, err := l.db.rows(ctx, l.runsWithQuery(), after.tenant, after.seq, to.tenant, to.seq, []byte{packRaw}, name)
 	err = each(rows, err, func(row scanner) error {
@@ -110,6 +118,7 @@ func (l *Ledger) runsWith(ctx context.Context, host string, after, to place, mos
 			return err
 		}
 		hosts, err := placesOf(packed, name, run.Total)
+		maps.DeleteFunc(hosts, func(_ int, h JobHost) bool { return !s.Allows(h.Tenant) })
 		if err != nil || len(hosts) == 0 {
 			return err
 		}
@@ -134,18 +143,9 @@ func (l *Ledger) runsWithQuery() string {
 		WHERE list IS NOT NULL ORDER BY tenant, seq`
 }
 
-// openIn returns the jobs in a run that have no outcome and are on a host of a tenant in scope.
-func (l *Ledger) openIn(ctx context.Context, s Scope, in *runWith, host string) (jobs []OpenJob, err error) {
-	var at []int
-	for i, h := range in.hosts {
-		if s.Allows(h.Tenant) {
-			at = append(at, i)
-		}
-	}
-	if len(at) == 0 {
-		return nil, nil
-	}
-	slices.Sort(at)
+// openIn returns the jobs in a run that have no outcome.
+func (l *Ledger) openIn(ctx context.Context, in *runWith, host string) (jobs []OpenJob, err error) {
+	at := slices.Sorted(maps.Keys(in.hosts))
 	all, err := l.jobsAt(ctx, &in.run, func(i int) JobHost { return in.hosts[i] }, at, host)
 	for _, j := range all {
 		if j.Outcome == "" {

@@ -168,7 +168,7 @@ func list[T any](ctx context.Context, l *Ledger, q *query, p Page, of listing[T]
 	return all, next, nil
 }
 
-// sifted is how many rows a page with sifts reads at most.
+// sifted is how many rows a page with sifts checks at most. A condition may read more of each.
 const sifted = 10_000
 
 // query builds a SELECT whose conditions depend on what is asked.

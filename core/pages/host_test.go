@@ -88,13 +88,13 @@ func TestHostLeadsToTheOpenJobsThatItLeavesOut(t *testing.T) {
 	logIn(t, web, browser, "good", "/settings")
 	v := visitor{t, web, browser, o.tenant}
 	_, text := v.get("/hosts/web1")
-	has(t, "a part", text, "No searched open run works on this host", `Newer open runs are left out: <a href="?open=further">search them</a>`, "<code>turnus hosts jobs web1</code>")
-	lacks(t, "a part", text, "Older open runs")
+	has(t, "a part", text, "No searched open run works on this host", `Other open runs are left out: <a href="?open=further">search them</a>`, "<code>turnus hosts jobs web1</code>")
+	lacks(t, "a part", text, "Open runs before these")
 	o.set("GET /v1/hosts/web1/jobs/further", items([]api.Job{{Run: "r9", Host: "web1", Playbook: "patch", State: core.Pending}}))
 	o.set("GET /v1/runs/r9/jobs/0/explain", api.Explanation{State: core.Pending, Reason: "waits for a worker"})
 	_, text = v.get("/hosts/web1?open=further")
-	has(t, "the rest", text, `href="/runs/r9/hosts/0">patch</a>`, "waits for a worker", "Older open runs are left out")
-	lacks(t, "the rest", text, "Newer open runs")
+	has(t, "the rest", text, `href="/runs/r9/hosts/0">patch</a>`, "waits for a worker", "Open runs before these are left out")
+	lacks(t, "the rest", text, "Other open runs")
 }
 
 // The history of a host leads to its log in each run: the log is there also for a run of another

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/core"
@@ -40,7 +41,7 @@ func TestOpenJobsOfAHost(t *testing.T) {
 	theirs := want[api.Run](t, b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusCreated)
 	for limit, pages := range map[string]int{"100": 1, "10": 4} {
 		all, read := b.hostJobs(acme, "acme-1", limit)
-		if len(all) != runs+1 || read != pages || all[runs].Run != theirs.ID || all[runs].Playbook != "everywhere" {
+		if len(all) != runs+1 || read != pages || all[0].Run != theirs.ID || all[0].Playbook != "everywhere" {
 			t.Fatalf("limit %s: %d jobs on %d pages, expected %d on %d: %+v", limit, len(all), read, runs+1, pages, all)
 		}
 		for _, j := range all {
@@ -67,6 +68,9 @@ func TestOpenJobsOfAHost(t *testing.T) {
 	}
 	if a := b.ask(b.token("globex", Viewer), "GET", "/v1/hosts/acme-1/jobs", nil); a.status != http.StatusNotFound {
 		t.Errorf("another tenant's: %d %s", a.status, a.body)
+	}
+	if a := b.ask(b.token("globex", Viewer), "GET", "/v1/hosts/acme-1/jobs?limit=1", nil); a.status != http.StatusNotFound || strings.Contains(a.body, "next") {
+		t.Errorf("a page of another tenant's: %d %s", a.status, a.body)
 	}
 	if a := b.ask(provider, "GET", "/v1/hosts/nosuch/jobs", nil); a.status != http.StatusNotFound {
 		t.Errorf("no such host: %d %s", a.status, a.body)

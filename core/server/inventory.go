@@ -25,7 +25,7 @@ func (s *Server) inventory() {
 		detail: "Also of a host that is in no inventory any more. Jobs that ended before they were started are not in it.",
 	}, s.hostHistory)
 	handle(s, route{
-		id: "list-host-jobs", method: http.MethodGet, path: "/v1/hosts/{host}/jobs", summary: "List the jobs of a host that have no outcome, those of the oldest run first", role: Viewer,
+		id: "list-host-jobs", method: http.MethodGet, path: "/v1/hosts/{host}/jobs", summary: "List the jobs of a host that have no outcome, by the tenant and the age of their run", role: Viewer,
 		detail: "Of all runs that are not complete, with their place in the queue. " + shortPage + " Also of a host that is in no inventory any more.",
 	}, s.hostJobs)
 	handle(s, route{id: "list-playbooks", method: http.MethodGet, path: "/v1/playbooks", summary: "List playbooks, by name", role: Viewer}, s.listPlaybooks)

@@ -34,7 +34,7 @@ const maxPlans = 1024
 // ready.
 type planCache struct {
 	mu    sync.Mutex
-	known map[planKey]knownPlan
+	known map[planKey]*knownPlan
 }
 
 type planKey struct {
@@ -42,30 +42,47 @@ type planKey struct {
 	content int64
 }
 
-// knownPlan is a plan, or why there is none, now and later.
+// knownPlan is a plan, or why there is none, now and later. Its lock belongs to the reader.
 type knownPlan struct {
+	mu    sync.Mutex
+	known bool
 	plan
 	err error
 }
 
-// of is a run's plan, read where it is not known. An error is kept if the record of the run is
-// wrong, and not if a later try may succeed.
+// of is a run's plan, read once where it is not known. Others wait for it. An error is kept if the
+// record of the run is wrong, and not if a later try may succeed.
 func (c *planCache) of(run *ledger.Run, read func() (plan, error)) (plan, error) {
-	key := planKey{run.ID, run.Content()}
-	c.mu.Lock()
-	p, ok := c.known[key]
-	c.mu.Unlock()
-	if ok {
+	p := c.get(planKey{run.ID, run.Content()})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known {
 		return p.plan, p.err
 	}
-	if p.plan, p.err = read(); p.err != nil && !errors.Is(p.err, core.ErrInvalid) {
-		return plan{}, p.err
+	got, err := read()
+	if err == nil || errors.Is(err, core.ErrInvalid) {
+		p.plan, p.err, p.known = got, err, true
 	}
+	return got, err
+}
+
+func (c *planCache) get(key planKey) *knownPlan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known == nil || len(c.known) >= maxPlans {
-		c.known = map[planKey]knownPlan{}
+	p := c.known[key]
+	if p != nil {
+		return p
 	}
+	if c.known == nil {
+		c.known = map[planKey]*knownPlan{}
+	}
+	if len(c.known) >= maxPlans {
+		for other := range c.known { // any
+			delete(c.known, other)
+			break
+		}
+	}
+	p = &knownPlan{}
 	c.known[key] = p
-	return p.plan, p.err
+	return p
 }

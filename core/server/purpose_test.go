@@ -103,3 +103,14 @@ func TestReasonOfALaunchIsOneLine(t *testing.T) {
 		}
 	}
 }
+
+// A reason of several lines, which a former version took, is one line for a retry. Hidden text is
+// left out.
+func TestFormerReasonIsOneLine(t *testing.T) {
+	t.Parallel()
+	for former, want := range map[string]string{"": "", "ticket 7": "ticket 7", "one\n\ttwo ": "one two", "\u202eevil": "", strings.Repeat("x", 1001): ""} {
+		if got := oneLine(former); got != want {
+			t.Errorf("%q: got %q, expected %q", former, got, want)
+		}
+	}
+}

@@ -125,7 +125,7 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	var again retry
 	var at controller.Resumption
 	as := catalog.Launching{Only: still, Asked: snapshot.Asked{Retry: run.ID}}
-	reason := cmp.Or(asked.Reason, before.Snapshot.Reason)
+	reason := cmp.Or(asked.Reason, oneLine(before.Snapshot.Reason))
 	if isCommand {
 		again.exec = execOf(command)
 		again.exec.Retry = run.ID
@@ -240,4 +240,13 @@ func refuseForeignHosts(by caller, run string, m ledger.Material) error {
 		return forbidden("run " + run + " has hosts of other tenants")
 	}
 	return nil
+}
+
+// oneLine makes one line of what a former version took in several; "" if the text is none today.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if core.CheckReason(text) != nil {
+		return ""
+	}
+	return text
 }

@@ -23,7 +23,7 @@ func (a *app) hostsCmd() *cobra.Command {
 	}
 	c.AddCommand(a.hostsListCmd(), a.hostsConfigCmd(), a.hostFactsCmd(), a.handlersCmd(), a.hostsMapCmd(),
 		a.hostJobsCmd("history", "List what a server did on a host, newest first", (*client.Client).HostHistory),
-		a.hostJobsCmd("jobs", "List what waits or runs on a host, that of the oldest run first", (*client.Client).HostJobs))
+		a.hostJobsCmd("jobs", "List what waits or runs on a host, by the tenant and the age of its run", (*client.Client).HostJobs))
 	return c
 }
 
