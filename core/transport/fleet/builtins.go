@@ -62,6 +62,8 @@ func reason(err error) string {
 		return "Directory not empty"
 	case errors.Is(err, fs.ErrExist):
 		return "File exists"
+	case errors.Is(err, syscall.EPERM):
+		return "Operation not permitted"
 	case errors.Is(err, fs.ErrPermission):
 		return "Permission denied"
 	case errors.Is(err, syscall.ENOSPC):

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -111,7 +112,7 @@ func (h *host) boot() {
 	}
 	names, _ := h.fs.names("/etc/sysctl.d") // none if it was removed
 	for _, name := range append(names, "../sysctl.conf") {
-		for line := range strings.Lines(h.fs.text("/etc/sysctl.d/" + name)) {
+		for line := range strings.Lines(h.fs.text(path.Join("/etc/sysctl.d", name))) {
 			if key, value, ok := strings.Cut(line, "="); ok && !strings.HasPrefix(key, "#") {
 				_ = h.fs.write(procSys+strings.ReplaceAll(strings.TrimSpace(key), ".", "/"), value) // as at a start, an unknown one stops nothing
 			}
