@@ -152,14 +152,18 @@ func xargs(ctx context.Context, c *call, o options) int {
 	return code
 }
 
+const trUsage = "tr SET1 SET2, tr -d SET"
+
 // tr puts the letters of one set in the place of those of another, or removes them.
 func tr(ctx context.Context, c *call, o options) int {
-	from, to := letters(c.args[0]), ""
+	from, to := letters(c.args[0]), letters(c.args[len(c.args)-1])
 	switch {
-	case len(c.args) > 1 && !o.has('d'):
-		to = letters(c.args[1])
-	case !o.has('d'):
-		return c.misused("tr [-d] SET1 [SET2]")
+	case o.has('d') != (len(c.args) == 1), to == "":
+		return c.misused(trUsage)
+	case strings.Contains(from+to, "[:"):
+		return c.fail(1, "a simulated host has no classes of letters such as [:upper:]")
+	case o.has('d'):
+		to = ""
 	}
 	for line := range linesOf(ctxReader{ctx, c.in}) {
 		out := make([]byte, 0, len(line))
@@ -198,7 +202,7 @@ func letters(set string) string {
 // cut prints one field of each line.
 func cut(ctx context.Context, c *call, o options) int {
 	n, err := strconv.Atoi(o['f'])
-	if err != nil || n < 1 || len(o['d']) != 1 || len(c.args) > 0 {
+	if err != nil || n < 1 || len(o['d']) != 1 {
 		return c.misused("cut -d DELIMITER -f FIELD <FILE")
 	}
 	for line := range linesOf(ctxReader{ctx, c.in}) {

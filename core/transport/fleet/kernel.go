@@ -238,6 +238,8 @@ func (h *host) mounted(name string, swap bool, edit func(*mount) bool) bool {
 	return false
 }
 
+const mountUsage = "mount -t TYPE [-o OPTIONS] SOURCE PATH"
+
 // mountTool is mount -t TYPE -o OPTIONS SOURCE PATH, and mount -o remount,OPTIONS PATH.
 func mountTool(_ context.Context, c *call, o options) int {
 	at := c.sh.abs(c.args[len(c.args)-1])
@@ -248,7 +250,7 @@ func mountTool(_ context.Context, c *call, o options) int {
 		return 0
 	}
 	if len(c.args) != 2 {
-		return c.fail(1, "%s: can't find in /etc/fstab.", at)
+		return c.misused(mountUsage)
 	}
 	return c.ended(32, c.sh.host.mount(mount{c.args[0], at, o['t'], o['o']}))
 }

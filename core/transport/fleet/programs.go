@@ -31,8 +31,12 @@ func program(name string) func(context.Context, *call) int {
 		return facts
 	case "test", "[":
 		return testExpr
-	case "ls", "stat", "mv", "cp", "rm", "rmdir", "mkdir", "touch", "chmod", "chown", "chgrp", "mktemp", "truncate":
-		return files
+	case "ls":
+		return ls
+	case "stat":
+		return statFile
+	case "chmod", "chown", "chgrp":
+		return change
 	case "apk":
 		return apk
 	case "kill":
@@ -361,7 +365,9 @@ func grep(ctx context.Context, c *call) int {
 			if re.MatchString(subject) == strings.Contains(flags, "v") {
 				continue
 			}
-			found++
+			if found++; strings.Contains(flags, "q") {
+				return 0
+			}
 			if strings.Trim(flags, "FxviEs") == "" {
 				fmt.Fprintln(c.out, text)
 			}

@@ -288,11 +288,13 @@ func (r *sedRun) run(list []sedCommand) {
 	}
 }
 
+const sedUsage = "sed [-nE] [-e SCRIPT]... [SCRIPT] [FILE]..."
+
 func sed(ctx context.Context, c *call, o options) int {
 	script := o['e']
 	if !o.has('e') {
 		if len(c.args) == 0 {
-			return c.misused("sed [-nE] SCRIPT [FILE]...")
+			return c.misused(sedUsage)
 		}
 		script, c.args = c.args[0], c.args[1:]
 	}

@@ -20,6 +20,7 @@ func systemctl(c *call) int {
 	if len(c.args) > 0 && c.args[0] == "show" {
 		return c.showUnits()
 	}
+	now := slices.Contains(c.args, "--now")
 	c.args = slices.DeleteFunc(slices.Clone(c.args), func(a string) bool { return strings.HasPrefix(a, "-") })
 	if len(c.args) == 0 {
 		return c.fail(1, "missing operand")
@@ -37,7 +38,12 @@ func systemctl(c *call) int {
 		return 0
 	}
 	for _, name := range c.args[1:] {
-		code = max(code, c.unit(verb, strings.TrimSuffix(name, ".service")))
+		name = strings.TrimSuffix(name, ".service")
+		got := c.unit(verb, name)
+		if then := map[string]string{"enable": "start", "disable": "stop"}[verb]; now && then != "" && got == 0 {
+			got = c.unit(then, name)
+		}
+		code = max(code, got)
 	}
 	return code
 }

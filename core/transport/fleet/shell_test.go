@@ -132,6 +132,7 @@ var portable = []struct {
 	{"cd $(mktemp -d) && ln -s b a && ln -s a b; [ -e a ] || echo loop; cat a 2>/dev/null || echo no; ln -s . here; echo x >here/here/f && cat f", "loop\nno\nx\n", 0},
 	{"printf 'a::c:d:e\n:x: y :\nz:\n' | while IFS=: read -r p q r; do echo \"<$p><$q><$r>\"; done; echo ' a  b : c  ' | { IFS=': ' read x y; echo \"<$x><$y>\"; }", "<a><><c:d:e>\n<><x>< y >\n<z><><>\n<a><b : c>\n", 0},
 	{"printf 'a:\n' | { IFS=: read x; echo \"<$x>\"; }; printf 'a\\\\ b c\n' | { read x y; echo \"<$x><$y>\"; }; [ '!' != '!' ] || echo same; [ '!' = '!' ] && [ ! x = y ] && [ ! '' ] && echo not", "<a>\n<a b><c>\nsame\nnot\n", 0},
+	{"yes | grep -q y && echo found; echo abc | sed -e s/a/x/ -e s/b/y/; cd $(mktemp -d) && mkdir -m 700 -p x/y && stat -c %a x x/y; ln -s x l; echo 1 >f; cp -pP l f; readlink f; ls", "found\nxyc\n755\n700\nx\nf\nl\nx\n", 0},
 	{"x=abcabc; echo ${x%c*} ${x%%c*} ${x#*b} ${x##*b}", "abcab ab cabc c\n", 0},
 }
 
@@ -217,6 +218,7 @@ func TestServices(t *testing.T) {
 		{"nginx -t 2>&1 | tail -n 1", "nginx: configuration file /etc/nginx/nginx.conf test is successful\n", 0},
 		{"echo 'http {' >/etc/nginx/nginx.conf; nginx -t 2>&1 | head -n 1", "nginx: [emerg] unexpected end of file, expecting \"}\" in /etc/nginx/nginx.conf:2\n", 0},
 		{"nginx -t", "", 1},
+		{"systemctl disable --now cron; systemctl is-active cron; systemctl enable --now cron; systemctl is-active cron", "inactive\nactive\n", 0},
 		{"systemctl reload nginx || systemctl is-active nginx; systemctl restart nginx || systemctl is-active nginx", "active\ninactive\n", 3},
 	} {
 		out, stderr, code := interpret(t, h, tc.script, "")

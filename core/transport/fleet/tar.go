@@ -15,7 +15,7 @@ import (
 
 // gunzip is gzip -dc, of its standard input.
 func gunzip(ctx context.Context, c *call, o options) int {
-	if !o.has('d') || !o.has('c') || len(c.args) > 0 {
+	if !o.has('d') || !o.has('c') {
 		return c.misused("gzip -dc <FILE")
 	}
 	r, err := gzip.NewReader(ctxReader{ctx, c.in})

@@ -15,7 +15,7 @@ func TestToolsRefuseUnknownOptions(t *testing.T) {
 	h := start(t, Config{Hosts: 1}).hosts[0]
 	for _, name := range []string{
 		"ln", "readlink", "sed", "tr", "cut", "xargs", "tar", "gzip", "hostname", "id", "getent", "su", "useradd", "usermod", "userdel",
-		"groupadd", "groupmod", "groupdel", "gpasswd", "chpasswd", "mount", "umount", "swapon", "swapoff", "mv", "cp",
+		"groupadd", "groupmod", "groupdel", "gpasswd", "chpasswd", "mount", "umount", "swapon", "swapoff", "mv", "cp", "rm", "rmdir", "mkdir", "touch", "truncate", "mktemp",
 	} {
 		_, stderr, code := interpret(t, h, "sudo "+name+" -Z a b", "")
 		if code == 0 || !strings.Contains(stderr, "invalid option -- 'Z'") || !strings.Contains(stderr, "Usage: "+name) {
@@ -25,7 +25,10 @@ func TestToolsRefuseUnknownOptions(t *testing.T) {
 	for script, want := range map[string]string{
 		"find . -newer x": "unknown predicate '-newer'", "sed y/a/b/": "expected one of s, d, p, q", "sed 's/a'": "unterminated", "sed '/a/{p'": "unmatched", "sed 's/[/x/'": "invalid regular expression",
 		"tar -cf x y": "invalid option -- 'c'", "tar -xtf x": "Usage: tar", "gzip -d": "Usage: gzip", "useradd -u": "requires an argument", "systemctl mask nginx": "Unknown command verb",
-		"chmod u+z /tmp": "invalid mode", "su anna": "Usage: su",
+		"chmod u+z /tmp": "invalid mode", "su anna": "Usage: su", "su anna -c true x": "Usage: su",
+		"umount /srv /opt": "Usage: umount", "useradd anna berta": "Usage: useradd", "userdel a b": "Usage: userdel", "readlink -f a b": "Usage: readlink", "ln -s f a b": "Usage: ln", "tar -xf x y": "Usage: tar",
+		"useradd -u 5 -u 6 anna": "more than once", "tr '[:upper:]' '[:lower:]'": "no classes of letters", "tr -d a b": "Usage: tr", "mv -n a b": "invalid option", "cp -n a b": "invalid option",
+		"cp -a a b": "invalid option", "cp a b c": "not a directory", "ln -sfT f d": "invalid option", "mktemp -d /var/tmp/t.XXXX": "Usage: mktemp", "truncate -s 2 /etc/motd": "only truncate -s 0", "mount /srv": "Usage: mount",
 	} {
 		if _, stderr, code := interpret(t, h, "sudo "+script, ""); code == 0 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit %d, %q, expected %q", script, code, stderr, want)
