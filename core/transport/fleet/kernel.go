@@ -76,13 +76,14 @@ func (m *memFS) write(p, text string) error {
 	return err
 }
 
-// text returns the content of a file; "" if it cannot be read.
+// text returns the content of a file, up to maxCommand bytes; "" if it cannot be read.
 func (m *memFS) text(p string) string {
 	f, err := m.open(p)
 	if err != nil {
 		return ""
 	}
-	return slurp(f.reader())
+	text, _ := slurp(f.reader())
+	return text
 }
 
 // hostname is the name that the kernel has.

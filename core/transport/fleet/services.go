@@ -260,7 +260,10 @@ func (c *call) nginxProblem() string {
 	if err != nil {
 		return fmt.Sprintf("open() %q failed (2: %s)", nginxConfig, reason(err))
 	}
-	text := slurp(r)
+	text, err := slurp(r)
+	if err != nil {
+		return fmt.Sprintf("%s is %v", nginxConfig, err)
+	}
 	switch opened, closed := strings.Count(text, "{"), strings.Count(text, "}"); {
 	case opened > closed:
 		return fmt.Sprintf("unexpected end of file, expecting \"}\" in %s:%d", nginxConfig, strings.Count(text, "\n")+1)

@@ -22,6 +22,7 @@ func TestToolsRefuseUnknownOptions(t *testing.T) {
 			t.Errorf("%s: exit %d, %q", name, code, stderr)
 		}
 	}
+	interpret(t, h, "yes | head -c 1048577 >/tmp/large", "")
 	for script, want := range map[string]string{
 		"find . -newer x": "unknown predicate '-newer'", "sed y/a/b/": "expected one of s, d, p, q", "sed 's/a'": "unterminated", "sed '/a/{p'": "unmatched", "sed 's/[/x/'": "invalid regular expression",
 		"tar -cf x y": "invalid option -- 'c'", "tar -xtf x": "Usage: tar", "gzip -d": "Usage: gzip", "useradd -u": "requires an argument", "systemctl mask nginx": "Unknown command verb",
@@ -29,6 +30,8 @@ func TestToolsRefuseUnknownOptions(t *testing.T) {
 		"umount /srv /opt": "Usage: umount", "useradd anna berta": "Usage: useradd", "userdel a b": "Usage: userdel", "readlink -f a b": "Usage: readlink", "ln -s f a b": "Usage: ln", "tar -xf x y": "Usage: tar",
 		"useradd -u 5 -u 6 anna": "more than once", "tr '[:upper:]' '[:lower:]'": "no classes of letters", "tr -d a b": "Usage: tr", "mv -n a b": "invalid option", "cp -n a b": "invalid option",
 		"cp -a a b": "invalid option", "cp a b c": "not a directory", "ln -sfT f d": "invalid option", "mktemp -d /var/tmp/t.XXXX": "Usage: mktemp", "truncate -s 2 /etc/motd": "only truncate -s 0", "mount /srv": "Usage: mount",
+		"sh -c 'exec 8</etc/motd; echo lost >&8'": "8: Bad file descriptor", "sh -c 'exec 9<>/tmp/f; echo more >&9'": "does not have <>",
+		"tail -n 1 /tmp/large": "larger than 1 MiB", "sort /tmp/large": "larger than 1 MiB", "wc -l /tmp/large": "larger than 1 MiB", "sh /tmp/large": "larger than 1 MiB",
 	} {
 		if _, stderr, code := interpret(t, h, "sudo "+script, ""); code == 0 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit %d, %q, expected %q", script, code, stderr, want)
