@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,10 @@ func ls(_ context.Context, c *call) int {
 	if len(names) == 0 {
 		names = []string{"."}
 	}
-	code := 0
+	l, code := listing{c: c, flags: flags}, 0
+	if strings.Contains(flags, "l") && !strings.Contains(flags, "n") {
+		l.users, l.groups = c.sh.host.table(passwdFile), c.sh.host.table(groupFile)
+	}
 	for _, name := range names {
 		p := c.sh.abs(name)
 		n, err := c.fs().lstat(p)
@@ -98,7 +102,7 @@ func ls(_ context.Context, c *call) int {
 		case err != nil:
 			code = c.fail(2, "cannot access '%s': %s", name, reason(err))
 		case !n.dir || strings.Contains(flags, "d"):
-			c.list(flags, name, &n)
+			l.print(name, &n)
 		default:
 			entries, err := c.fs().names(p)
 			if err != nil {
@@ -106,7 +110,7 @@ func ls(_ context.Context, c *call) int {
 			}
 			for _, e := range entries {
 				if n, err := c.fs().lstat(path.Join(p, e)); err == nil {
-					c.list(flags, e, &n)
+					l.print(e, &n)
 				}
 			}
 		}
@@ -114,23 +118,26 @@ func ls(_ context.Context, c *call) int {
 	return code
 }
 
-// list prints one line of ls.
-func (c *call) list(flags, name string, n *node) {
-	if strings.Contains(flags, "i") {
-		fmt.Fprintf(c.out, "%d ", n.inode)
+// listing is how ls shows files.
+type listing struct {
+	c             *call
+	flags         string
+	users, groups table // nil: owners are numbers
+}
+
+// print prints the line of a file.
+func (l *listing) print(name string, n *node) {
+	if strings.Contains(l.flags, "i") {
+		fmt.Fprintf(l.c.out, "%d ", n.inode)
 	}
-	if !strings.Contains(flags, "l") {
-		fmt.Fprintln(c.out, name)
+	if !strings.Contains(l.flags, "l") {
+		fmt.Fprintln(l.c.out, name)
 		return
-	}
-	owner, group := strconv.FormatUint(uint64(n.uid), 10), strconv.FormatUint(uint64(n.gid), 10)
-	if !strings.Contains(flags, "n") {
-		owner, group = c.sh.host.table(passwdFile).name(n.uid), c.sh.host.table(groupFile).name(n.gid)
 	}
 	if n.link {
 		name += " -> " + string(n.data)
 	}
-	fmt.Fprintf(c.out, "%s %d %s %s %d %s %s\n", n.permissions(), n.linkCount(), owner, group, len(n.data), n.mtime.UTC().Format("Jan _2 15:04"), name)
+	fmt.Fprintf(l.c.out, "%s %d %s %s %d %s %s\n", n.permissions(), n.linkCount(), l.users.name(n.uid), l.groups.name(n.gid), len(n.data), n.mtime.UTC().Format("Jan _2 15:04"), name)
 }
 
 // statFile prints what stat -c asks for.
@@ -309,7 +316,7 @@ func chmod(to string) func(*node) {
 			return nil
 		}
 		var who, bits fs.FileMode
-		for _, w := range either(part[:i], "a") {
+		for _, w := range cmp.Or(part[:i], "a") {
 			who |= map[rune]fs.FileMode{'u': 0o700, 'g': 0o070, 'o': 0o007, 'a': 0o777}[w]
 		}
 		for _, b := range part[i+1:] {

@@ -61,14 +61,17 @@ func (c *call) unit(verb, name string) int {
 	}
 	if !known {
 		fmt.Fprintf(c.err, "Unit %s could not be found.\n", path.Base(unitFile(name)))
-		return 4 + status(verb == "status") // else 5
+		if verb == "status" {
+			return 4
+		}
+		return 5
 	}
 	switch verb {
 	case "status":
 		fmt.Fprintf(c.out, "● %s.service - %[1]s of a simulated host\n     Active: ", name)
 		return c.state(active, "active (running)", "inactive (dead)", 3)
 	case "enable", "disable":
-		c.sh.host.setService(name, active)
+		c.sh.host.setService(name, active) // without a record, enablement decides whether it is active
 		return c.ended(1, c.sh.host.enable(name, verb == "enable"))
 	case "cat":
 		return c.print(c.sh.host.fs.text(unitFile(name)))
