@@ -36,7 +36,7 @@ They have users, groups, links, mounts, services, timers and some kernel setting
 spare disk. As on a real host, accounts, mounts and the kernel need root: use become: true. Unlike on
 one, everybody may write to each file.
 
-They have no git, awk and unzip. Steps of the job type git fail there, and those of unarchive with a
+They have no git, awk or unzip. Steps of the job type git fail there, and those of unarchive with a
 zip. A calendar of cron is not checked. Plan such steps, or run them on a real host.
 
 A user has one lab at a time. Its inventory, known_hosts and key are in lab/ of the state folder.`,

@@ -211,7 +211,7 @@ func su(ctx context.Context, c *call, _ options) int {
 	name := c.args[0]
 	c.args = c.args[1:]
 	o, ok := c.options("c:")
-	if !ok || !o.has('c') {
+	if !ok || !o.has('c') || len(c.args) > 0 {
 		return c.misused("su [-s SHELL] USER -c COMMAND")
 	}
 	sub := c.sh.child()

@@ -62,6 +62,8 @@ func reason(err error) string {
 		return "Directory not empty"
 	case errors.Is(err, fs.ErrExist):
 		return "File exists"
+	case errors.Is(err, syscall.EPERM):
+		return "Operation not permitted"
 	case errors.Is(err, fs.ErrPermission):
 		return "Permission denied"
 	case errors.Is(err, syscall.ENOSPC):
@@ -176,7 +178,11 @@ func (c *call) source(ctx context.Context) int {
 	if err != nil {
 		return c.sh.fail(".: cannot open %s: %s", c.args[0], reason(err))
 	}
-	status := c.sh.script(ctx, slurp(f))
+	text, err := slurp(f)
+	if err != nil {
+		return c.sh.fail(".: %s: %v", c.args[0], err)
+	}
+	status := c.sh.script(ctx, text)
 	if c.sh.leave {
 		c.sh.done, c.sh.leave = false, false
 	}
@@ -435,6 +441,7 @@ func (c *call) subshell(ctx context.Context) int {
 	sub := c.sh.child()
 	flags := c.flags("ceuxls")
 	sub.option(flags, true)
+	in := c.in
 	switch {
 	case strings.Contains(flags, "c") && len(c.args) > 0:
 		if len(c.args) > 1 {
@@ -447,11 +454,15 @@ func (c *call) subshell(ctx context.Context) int {
 			return c.fail(127, "0: cannot open %s: %s", c.args[0], reason(err))
 		}
 		c.sh.host.describe(c.sh.pid, strings.Join(append([]string{c.name}, c.args...), "\x00"))
-		sub.zero, sub.args = c.args[0], c.args[1:]
-		return sub.main(ctx, slurp(f))
+		sub.zero, sub.args, in = c.args[0], c.args[1:], f
+	default:
+		sub.args = c.args
 	}
-	sub.args = c.args
-	return sub.main(ctx, slurp(c.in))
+	text, err := slurp(in)
+	if err != nil {
+		return c.fail(2, "%s: %v", sub.zero, err)
+	}
+	return sub.main(ctx, text)
 }
 
 func (c *call) env(ctx context.Context) int {

@@ -218,30 +218,31 @@ func (sh *shell) redirectOne(ctx context.Context, r *syntax.Redirect) error {
 		return errors.New("no redirection")
 	}
 	number := "1"
-	if r.Op == syntax.RdrIn || r.Op == syntax.RdrInOut || r.Op == syntax.DplIn {
+	if r.Op == syntax.RdrIn || r.Op == syntax.DplIn {
 		number = "0"
 	}
 	if r.N != nil {
 		number = r.N.Value
 	}
+	var d descriptor
 	switch r.Op {
-	case syntax.RdrIn, syntax.RdrInOut:
+	case syntax.RdrInOut:
+		return fmt.Errorf("cannot open %s: a simulated host does not have <>", target)
+	case syntax.RdrIn:
 		p := sh.abs(target)
 		if n, err := sh.host.fs.stat(p); err == nil && n.dir {
-			sh.set(number, descriptor{in: strings.NewReader(""), folder: p})
+			d = descriptor{in: strings.NewReader(""), folder: p}
 			break
 		}
 		in, err := sh.open(target)
 		if err != nil {
 			return fmt.Errorf("cannot open %s: %s", target, reason(err))
 		}
-		sh.set(number, descriptor{in: in})
+		d.in = in
 	case syntax.DplIn, syntax.DplOut:
-		d, ok := sh.get(target)
-		if !ok {
+		if d, ok = sh.get(target); !ok {
 			return fmt.Errorf("%s: Bad file descriptor", target)
 		}
-		sh.set(number, d)
 	default:
 		f, err := sh.host.fs.create(sh.abs(target), r.Op != syntax.AppOut, r.Op == syntax.RdrOut && sh.has('C'), 0o666, sh.actor())
 		if err != nil {
@@ -250,7 +251,10 @@ func (sh *shell) redirectOne(ctx context.Context, r *syntax.Redirect) error {
 		if r.Op == syntax.AppOut {
 			f.seekEnd()
 		}
-		sh.set(number, descriptor{out: f})
+		d.out = f
+	}
+	if !sh.set(number, d) {
+		return fmt.Errorf("%s: Bad file descriptor", target)
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,33 +13,19 @@ import (
 	"time"
 )
 
-// files runs programs that work on the host's file system.
-func files(_ context.Context, c *call) int {
-	switch c.name {
-	case "ls":
-		return ls(c)
-	case "stat":
-		return statFile(c)
-	case "mv", "cp":
-		return transfer(c)
-	case "chmod", "chown", "chgrp":
-		return change(c)
-	case "mktemp":
-		return mktemp(c)
-	}
-	flags := c.flags("rfpRvs")
+// entries runs programs that make or remove each of the files that they name.
+func entries(_ context.Context, c *call, o options) int {
 	mode, by := fs.FileMode(0o777), c.sh.actor()
-	if c.name == "mkdir" && len(c.args) > 1 && c.args[0] == "-m" {
-		m, err := strconv.ParseUint(c.args[1], 8, 12)
+	switch {
+	case o.has('m'):
+		m, err := strconv.ParseUint(o['m'], 8, 12)
 		if err != nil {
-			return c.fail(1, "invalid mode '%s'", c.args[1])
+			return c.fail(1, "invalid mode '%s'", o['m'])
 		}
-		mode, by.umask, c.args = fs.FileMode(m), 0, c.args[2:]
-	}
-	if c.name == "truncate" && len(c.args) > 0 { // truncate -s 0 FILE
-		c.args = c.args[1:]
-	}
-	if len(c.args) == 0 && !strings.Contains(flags, "f") {
+		mode, by.umask = fs.FileMode(m), 0
+	case c.name == "truncate" && o['s'] != "0":
+		return c.fail(1, "a simulated host has only truncate -s 0")
+	case c.name == "rm" && len(c.args) == 0 && !o.has('f'):
 		return c.fail(1, "missing operand")
 	}
 	code := 0
@@ -46,13 +34,18 @@ func files(_ context.Context, c *call) int {
 		var err error
 		switch c.name {
 		case "rm":
-			err = rm(c.fs(), p, flags)
+			err = rm(c.fs(), p, o)
 		case "rmdir":
 			err = c.fs().remove(p, false)
 		case "mkdir":
-			err = c.fs().mkdir(p, strings.Contains(flags, "p"), mode, by)
+			if o.has('m') && o.has('p') { // folders on the way do not have the mode
+				err = c.fs().mkdir(path.Dir(p), true, 0o777, c.sh.actor())
+			}
+			if err == nil {
+				err = c.fs().mkdir(p, o.has('p'), mode, by)
+			}
 		default: // touch, truncate
-			_, err = c.fs().create(p, c.name == "truncate", false, 0o666, c.sh.actor())
+			_, err = c.fs().create(p, c.name == "truncate", false, 0o666, by)
 			if err == nil {
 				err = c.fs().change(p, true, func(n *node) { n.mtime = time.Now() })
 			}
@@ -74,28 +67,31 @@ func verb(program string) string {
 	return program
 }
 
-func rm(m *memFS, p, flags string) error {
+func rm(m *memFS, p string, o options) error {
 	n, err := m.lstat(p)
 	if err != nil {
-		if strings.Contains(flags, "f") {
+		if o.has('f') {
 			return nil
 		}
 		return err
 	}
-	all := strings.ContainsAny(flags, "rR")
+	all := o.has('r') || o.has('R')
 	if n.dir && !all {
 		return fmt.Errorf("Is a directory") //nolint:staticcheck // rm's words
 	}
 	return m.remove(p, all)
 }
 
-func ls(c *call) int {
+func ls(_ context.Context, c *call) int {
 	flags := c.flags("la1dhAni")
 	names := c.args
 	if len(names) == 0 {
 		names = []string{"."}
 	}
-	code := 0
+	l, code := listing{c: c, flags: flags}, 0
+	if strings.Contains(flags, "l") && !strings.Contains(flags, "n") {
+		l.users, l.groups = c.sh.host.table(passwdFile), c.sh.host.table(groupFile)
+	}
 	for _, name := range names {
 		p := c.sh.abs(name)
 		n, err := c.fs().lstat(p)
@@ -106,7 +102,7 @@ func ls(c *call) int {
 		case err != nil:
 			code = c.fail(2, "cannot access '%s': %s", name, reason(err))
 		case !n.dir || strings.Contains(flags, "d"):
-			c.list(flags, name, &n)
+			l.print(name, &n)
 		default:
 			entries, err := c.fs().names(p)
 			if err != nil {
@@ -114,7 +110,7 @@ func ls(c *call) int {
 			}
 			for _, e := range entries {
 				if n, err := c.fs().lstat(path.Join(p, e)); err == nil {
-					c.list(flags, e, &n)
+					l.print(e, &n)
 				}
 			}
 		}
@@ -122,27 +118,30 @@ func ls(c *call) int {
 	return code
 }
 
-// list prints one line of ls.
-func (c *call) list(flags, name string, n *node) {
-	if strings.Contains(flags, "i") {
-		fmt.Fprintf(c.out, "%d ", n.inode)
+// listing is how ls shows files.
+type listing struct {
+	c             *call
+	flags         string
+	users, groups table // nil: owners are numbers
+}
+
+// print prints the line of a file.
+func (l *listing) print(name string, n *node) {
+	if strings.Contains(l.flags, "i") {
+		fmt.Fprintf(l.c.out, "%d ", n.inode)
 	}
-	if !strings.Contains(flags, "l") {
-		fmt.Fprintln(c.out, name)
+	if !strings.Contains(l.flags, "l") {
+		fmt.Fprintln(l.c.out, name)
 		return
-	}
-	owner, group := strconv.FormatUint(uint64(n.uid), 10), strconv.FormatUint(uint64(n.gid), 10)
-	if !strings.Contains(flags, "n") {
-		owner, group = c.sh.host.table(passwdFile).name(n.uid), c.sh.host.table(groupFile).name(n.gid)
 	}
 	if n.link {
 		name += " -> " + string(n.data)
 	}
-	fmt.Fprintf(c.out, "%s %d %s %s %d %s %s\n", n.permissions(), n.linkCount(), owner, group, len(n.data), n.mtime.UTC().Format("Jan _2 15:04"), name)
+	fmt.Fprintf(l.c.out, "%s %d %s %s %d %s %s\n", n.permissions(), n.linkCount(), l.users.name(n.uid), l.groups.name(n.gid), len(n.data), n.mtime.UTC().Format("Jan _2 15:04"), name)
 }
 
 // statFile prints what stat -c asks for.
-func statFile(c *call) int {
+func statFile(_ context.Context, c *call) int {
 	form := "%n %s %a"
 	look := c.fs().lstat
 	if c.flags("L") != "" {
@@ -168,34 +167,38 @@ func statFile(c *call) int {
 	return code
 }
 
-func transfer(c *call) int {
-	o, ok := c.options(map[bool]string{true: "fnTv", false: "fnTvpaPRr"}[c.name == "mv"])
-	if !ok || len(c.args) < 2 {
-		return c.misused(c.name + " SOURCE... TARGET")
-	}
+// transfer is mv and cp.
+func transfer(_ context.Context, c *call, o options) int {
 	last := len(c.args) - 1
 	to := c.sh.abs(c.args[last])
 	into, err := c.fs().stat(to)
 	isDir := err == nil && into.dir && !o.has('T')
+	if last > 1 && !isDir {
+		return c.fail(1, "target '%s' is not a directory", c.args[last])
+	}
 	for _, name := range c.args[:last] {
 		from, dest := c.sh.abs(name), to
 		if isDir {
 			dest = path.Join(to, path.Base(from))
 		}
+		verb := "copy"
 		if c.name == "mv" {
-			err = c.fs().rename(from, dest)
+			verb, err = "move", c.fs().rename(from, dest)
 		} else {
-			err = c.fs().copy(from, dest, o.has('p') || o.has('a'), c.sh.actor())
+			err = c.fs().copy(from, dest, o, c.sh.actor())
 		}
 		if err != nil {
-			return c.fail(1, "cannot %s '%s': %s", map[bool]string{true: "move", false: "copy"}[c.name == "mv"], name, reason(err))
+			return c.fail(1, "cannot %s '%s': %s", verb, name, reason(err))
 		}
 	}
 	return 0
 }
 
-// copy copies a file with its mode, and with all also its owner and time.
-func (m *memFS) copy(from, to string, all bool, by actor) error {
+// copy copies a file with its mode: by -p also with its owner and time, and by -P a link as a link.
+func (m *memFS) copy(from, to string, o options, by actor) error {
+	if n, err := m.lstat(from); err == nil && n.link && o.has('P') {
+		return m.copyLink(&n, from, to, o, by)
+	}
 	src, err := m.open(from)
 	if err != nil {
 		return err
@@ -212,14 +215,30 @@ func (m *memFS) copy(from, to string, all bool, by actor) error {
 	if err != nil {
 		return err
 	}
-	if _, err = dst.WriteAt(data, 0); err != nil || !all {
+	if _, err = dst.WriteAt(data, 0); err != nil || !o.has('p') {
 		return err
 	}
 	return m.change(to, true, func(d *node) { d.mode, d.uid, d.gid, d.mtime = n.mode, n.uid, n.gid, n.mtime })
 }
 
+// copyLink makes a link like n, in the place of a file.
+func (m *memFS) copyLink(n *node, from, to string, o options, by actor) error {
+	if m.same(from, to) {
+		return errors.New("it is the same file")
+	}
+	if old, err := m.lstat(to); err == nil && !old.dir {
+		if err := m.remove(to, false); err != nil {
+			return err
+		}
+	}
+	if o.has('p') {
+		by.uid, by.gid = n.uid, n.gid
+	}
+	return m.symlink(string(n.data), to, by)
+}
+
 // change is chmod, chown and chgrp.
-func change(c *call) int {
+func change(_ context.Context, c *call) int {
 	flags := c.flags("Rfvh")
 	if len(c.args) < 2 {
 		return c.fail(1, "missing operand")
@@ -297,7 +316,7 @@ func chmod(to string) func(*node) {
 			return nil
 		}
 		var who, bits fs.FileMode
-		for _, w := range either(part[:i], "a") {
+		for _, w := range cmp.Or(part[:i], "a") {
 			who |= map[rune]fs.FileMode{'u': 0o700, 'g': 0o070, 'o': 0o007, 'a': 0o777}[w]
 		}
 		for _, b := range part[i+1:] {
@@ -321,15 +340,14 @@ func chmod(to string) func(*node) {
 	}
 }
 
-func mktemp(c *call) int {
-	dir := strings.Contains(c.flags("dqu"), "d")
+func mktemp(_ context.Context, c *call, o options) int {
 	h := c.sh.host
 	h.mu.Lock()
 	h.nextPID++
 	p := fmt.Sprintf("/tmp/tmp.%08x", mix(h.fleet.cfg.Seed, uint64(h.nextPID), saltMachine)>>32)
 	h.mu.Unlock()
 	var err error
-	if dir {
+	if o.has('d') {
 		err = c.fs().mkdir(p, false, 0o700, c.sh.actor())
 	} else {
 		_, err = c.fs().create(p, false, true, 0o600, c.sh.actor())

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -75,13 +76,14 @@ func (m *memFS) write(p, text string) error {
 	return err
 }
 
-// text returns the content of a file; "" if it cannot be read.
+// text returns the content of a file, up to maxCommand bytes; "" if it cannot be read.
 func (m *memFS) text(p string) string {
 	f, err := m.open(p)
 	if err != nil {
 		return ""
 	}
-	return slurp(f.reader())
+	text, _ := slurp(f.reader())
+	return text
 }
 
 // hostname is the name that the kernel has.
@@ -111,7 +113,7 @@ func (h *host) boot() {
 	}
 	names, _ := h.fs.names("/etc/sysctl.d") // none if it was removed
 	for _, name := range append(names, "../sysctl.conf") {
-		for line := range strings.Lines(h.fs.text("/etc/sysctl.d/" + name)) {
+		for line := range strings.Lines(h.fs.text(path.Join("/etc/sysctl.d", name))) {
 			if key, value, ok := strings.Cut(line, "="); ok && !strings.HasPrefix(key, "#") {
 				_ = h.fs.write(procSys+strings.ReplaceAll(strings.TrimSpace(key), ".", "/"), value) // as at a start, an unknown one stops nothing
 			}
@@ -237,6 +239,8 @@ func (h *host) mounted(name string, swap bool, edit func(*mount) bool) bool {
 	return false
 }
 
+const mountUsage = "mount -t TYPE [-o OPTIONS] SOURCE PATH"
+
 // mountTool is mount -t TYPE -o OPTIONS SOURCE PATH, and mount -o remount,OPTIONS PATH.
 func mountTool(_ context.Context, c *call, o options) int {
 	at := c.sh.abs(c.args[len(c.args)-1])
@@ -247,7 +251,7 @@ func mountTool(_ context.Context, c *call, o options) int {
 		return 0
 	}
 	if len(c.args) != 2 {
-		return c.fail(1, "%s: can't find in /etc/fstab.", at)
+		return c.misused(mountUsage)
 	}
 	return c.ended(32, c.sh.host.mount(mount{c.args[0], at, o['t'], o['o']}))
 }

@@ -87,19 +87,26 @@ func (m *memFS) hardlink(old, p string) error {
 	defer m.mu.Unlock()
 	old, p = m.resolve(old, false), m.resolve(p, false)
 	_, err := m.parent("link", p)
-	n := m.own(old)
+	n := m.check(old)
 	switch {
 	case n == nil:
 		return perr("link", old, syscall.ENOENT)
 	case err != nil:
 		return err
-	case n.dir:
+	case n.dir || kernels(old):
 		return perr("link", old, syscall.EPERM)
 	case m.check(p) != nil:
 		return perr("link", p, syscall.EEXIST)
 	}
-	m.put(p, n)
+	m.put(p, m.own(old))
 	return nil
+}
+
+// same reports whether two paths name one entry.
+func (m *memFS) same(p, q string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.resolve(p, false) == m.resolve(q, false)
 }
 
 func ln(_ context.Context, c *call, o options) int {
@@ -111,6 +118,9 @@ func ln(_ context.Context, c *call, o options) int {
 		at, err = c.fs().lstat(p)
 	}
 	if err == nil && o.has('f') && !at.dir {
+		if c.fs().same(c.sh.abs(target), p) {
+			return c.fail(1, "'%s' and '%s' are the same file", target, name)
+		}
 		_ = c.fs().remove(p, false) // what stays, the next lines report
 	}
 	if o.has('s') {

@@ -298,7 +298,7 @@ func (f *memFile) WriteAt(b []byte, off int64) (int, error) {
 	}
 	end := off + int64(len(b))
 	if grow := end - int64(len(f.node.data)); grow > 0 {
-		if off < 0 || f.fs.bytes+grow > maxHostBytes || f.fs.host.profile.Load().FullDisk {
+		if off < 0 || f.fs.full(grow) {
 			return 0, syscall.ENOSPC
 		}
 		f.fs.bytes += grow
@@ -307,6 +307,11 @@ func (f *memFile) WriteAt(b []byte, off int64) (int, error) {
 	copy(f.node.data[off:], b)
 	f.node.mtime = time.Now()
 	return len(b), nil
+}
+
+// full reports whether the host cannot store that many bytes more; the caller holds mu.
+func (m *memFS) full(grow int64) bool {
+	return grow > 0 && (m.bytes+grow > maxHostBytes || m.host.profile.Load().FullDisk)
 }
 
 func (f *memFile) ReadAt(b []byte, off int64) (int, error) {
@@ -455,6 +460,8 @@ func (m *memFS) rename(from, to string) error {
 		return perr("rename", to, syscall.EACCES)
 	case n.dir && strings.HasPrefix(to, from+"/"):
 		return perr("rename", to, syscall.EINVAL)
+	case len(to) > maxTarget:
+		return perr("rename", to, syscall.ENAMETOOLONG)
 	case old == nil:
 	case old.dir && !n.dir:
 		return perr("rename", to, syscall.EISDIR)
@@ -464,7 +471,13 @@ func (m *memFS) rename(from, to string) error {
 		return perr("rename", to, syscall.ENOTEMPTY)
 	}
 	if n.dir {
-		for _, q := range m.under(from) {
+		below := m.under(from)
+		for _, q := range below {
+			if len(to)+len(q)-len(from) > maxTarget {
+				return perr("rename", q, syscall.ENAMETOOLONG)
+			}
+		}
+		for _, q := range below {
 			m.put(to+q[len(from):], m.check(q))
 			m.put(q, nil)
 		}
@@ -478,28 +491,45 @@ func (m *memFS) rename(from, to string) error {
 func (m *memFS) change(p string, follow bool, edit func(*node)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.own(m.resolve(p, follow))
-	if n == nil {
+	p = m.resolve(p, follow)
+	switch {
+	case m.check(p) == nil:
 		return perr("setstat", p, syscall.ENOENT)
+	case kernels(p):
+		return perr("setstat", p, syscall.EPERM)
 	}
+	n := m.own(p)
 	before := int64(len(n.data))
 	edit(n)
 	m.bytes += int64(len(n.data)) - before
 	return nil
 }
 
-// replace gives a file new content as a whole, or leaves it as it is.
+// replace gives a file, or what a link there leads to, new content as a whole, or leaves it as it
+// is.
 func (m *memFS) replace(p, text string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.own(p)
-	if n == nil {
+	p = m.resolve(p, true)
+	n, grow := m.check(p), int64(len(text))
+	switch {
+	case n == nil:
+		if _, err := m.parent("write", p); err != nil {
+			return err
+		}
+	case n.dir:
+		return perr("write", p, syscall.EISDIR)
+	case n.odd || kernels(p):
+		return perr("write", p, syscall.EACCES)
+	default:
+		grow -= int64(len(n.data))
+	}
+	if m.full(grow) {
+		return perr("write", p, syscall.ENOSPC)
+	}
+	if n = m.own(p); n == nil {
 		n = &node{mode: 0o644}
 		m.put(p, n)
-	}
-	grow := int64(len(text) - len(n.data))
-	if grow > 0 && (m.bytes+grow > maxHostBytes || m.host.profile.Load().FullDisk) {
-		return perr("write", p, syscall.ENOSPC)
 	}
 	m.bytes += grow
 	n.data, n.mtime = []byte(text), time.Now()
@@ -511,11 +541,12 @@ func (m *memFS) clearVolatile() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for p, n := range m.nodes {
-		if n != nil && (strings.HasPrefix(p, "/tmp/") || strings.HasPrefix(p, "/run/") || kernels(p)) {
+		if !strings.HasPrefix(p, "/tmp/") && !strings.HasPrefix(p, "/run/") && !kernels(p) {
+			continue
+		}
+		if n != nil {
 			m.put(p, nil)
 		}
-		if kernels(p) {
-			delete(m.nodes, p)
-		}
+		delete(m.nodes, p) // also what hides a path of the base
 	}
 }

@@ -31,8 +31,12 @@ func program(name string) func(context.Context, *call) int {
 		return facts
 	case "test", "[":
 		return testExpr
-	case "ls", "stat", "mv", "cp", "rm", "rmdir", "mkdir", "touch", "chmod", "chown", "chgrp", "mktemp", "truncate":
-		return files
+	case "ls":
+		return ls
+	case "stat":
+		return statFile
+	case "chmod", "chown", "chgrp":
+		return change
 	case "apk":
 		return apk
 	case "kill":
@@ -49,9 +53,16 @@ func program(name string) func(context.Context, *call) int {
 	return nil
 }
 
-func slurp(r io.Reader) string {
-	b, _ := io.ReadAll(io.LimitReader(r, maxCommand)) // what could be read before the client left
-	return string(b)
+var errLarge = errors.New("larger than 1 MiB, the limit of a simulated host")
+
+// slurp reads all of r, or as much as there is before the client leaves. It fails for more than
+// maxCommand bytes.
+func slurp(r io.Reader) (string, error) {
+	b, _ := io.ReadAll(io.LimitReader(r, maxCommand+1)) // what could be read before the client left
+	if len(b) > maxCommand {
+		return string(b[:maxCommand]), errLarge
+	}
+	return string(b), nil
 }
 
 func printText(_ context.Context, c *call) int {
@@ -84,6 +95,8 @@ func (c *call) wrote(err error, lost int) int {
 		return 0
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EINVAL):
 		return c.fail(1, "write error: %s", reason(err))
+	case errors.Is(err, errLarge):
+		return c.fail(1, "%v", err)
 	}
 	return lost
 }
@@ -197,7 +210,10 @@ func (c *call) consume(r io.Reader, name, flags string) error {
 		_, err := fmt.Fprintf(c.out, "%s  %s\n", hex.EncodeToString(sum.Sum(nil)), name)
 		return err
 	case "wc":
-		b := slurp(r)
+		b, err := slurp(r)
+		if err != nil {
+			return err
+		}
 		var out []string
 		if flags == "" || strings.Contains(flags, "l") {
 			out = append(out, itoa(strings.Count(b, "\n")))
@@ -211,7 +227,7 @@ func (c *call) consume(r io.Reader, name, flags string) error {
 		if name != "-" {
 			out = append(out, name)
 		}
-		_, err := fmt.Fprintln(c.out, strings.Join(out, " "))
+		_, err = fmt.Fprintln(c.out, strings.Join(out, " "))
 		return err
 	}
 	_, err := io.Copy(c.out, r)
@@ -254,7 +270,11 @@ func lines(c *call) int {
 	if err != nil {
 		return c.fail(1, "cannot open '%s' for reading: %s", name, reason(err))
 	}
-	all := slices.Collect(strings.Lines(slurp(r)))
+	text, err := slurp(r)
+	if err != nil {
+		return c.fail(1, "%s: %v", name, err)
+	}
+	all := slices.Collect(strings.Lines(text))
 	if c.name == "tail" {
 		all = all[max(len(all)-count, 0):]
 	} else {
@@ -361,7 +381,9 @@ func grep(ctx context.Context, c *call) int {
 			if re.MatchString(subject) == strings.Contains(flags, "v") {
 				continue
 			}
-			found++
+			if found++; strings.Contains(flags, "q") {
+				return 0
+			}
 			if strings.Trim(flags, "FxviEs") == "" {
 				fmt.Fprintln(c.out, text)
 			}

@@ -20,6 +20,7 @@ func systemctl(c *call) int {
 	if len(c.args) > 0 && c.args[0] == "show" {
 		return c.showUnits()
 	}
+	now := slices.Contains(c.args, "--now")
 	c.args = slices.DeleteFunc(slices.Clone(c.args), func(a string) bool { return strings.HasPrefix(a, "-") })
 	if len(c.args) == 0 {
 		return c.fail(1, "missing operand")
@@ -37,7 +38,12 @@ func systemctl(c *call) int {
 		return 0
 	}
 	for _, name := range c.args[1:] {
-		code = max(code, c.unit(verb, strings.TrimSuffix(name, ".service")))
+		name = strings.TrimSuffix(name, ".service")
+		got := c.unit(verb, name)
+		if then := map[string]string{"enable": "start", "disable": "stop"}[verb]; now && then != "" && got == 0 {
+			got = c.unit(then, name)
+		}
+		code = max(code, got)
 	}
 	return code
 }
@@ -55,14 +61,17 @@ func (c *call) unit(verb, name string) int {
 	}
 	if !known {
 		fmt.Fprintf(c.err, "Unit %s could not be found.\n", path.Base(unitFile(name)))
-		return 4 + status(verb == "status") // else 5
+		if verb == "status" {
+			return 4
+		}
+		return 5
 	}
 	switch verb {
 	case "status":
 		fmt.Fprintf(c.out, "● %s.service - %[1]s of a simulated host\n     Active: ", name)
 		return c.state(active, "active (running)", "inactive (dead)", 3)
 	case "enable", "disable":
-		c.sh.host.setService(name, active)
+		c.sh.host.setService(name, active) // without a record, enablement decides whether it is active
 		return c.ended(1, c.sh.host.enable(name, verb == "enable"))
 	case "cat":
 		return c.print(c.sh.host.fs.text(unitFile(name)))
@@ -254,7 +263,10 @@ func (c *call) nginxProblem() string {
 	if err != nil {
 		return fmt.Sprintf("open() %q failed (2: %s)", nginxConfig, reason(err))
 	}
-	text := slurp(r)
+	text, err := slurp(r)
+	if err != nil {
+		return fmt.Sprintf("%s is %v", nginxConfig, err)
+	}
 	switch opened, closed := strings.Count(text, "{"), strings.Count(text, "}"); {
 	case opened > closed:
 		return fmt.Sprintf("unexpected end of file, expecting \"}\" in %s:%d", nginxConfig, strings.Count(text, "\n")+1)

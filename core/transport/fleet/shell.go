@@ -43,21 +43,31 @@ func (s *stdio) get(number string) (descriptor, bool) {
 	return d, ok
 }
 
-// set opens a file under a number. Of the first three each has one direction.
-func (s *stdio) set(number string, d descriptor) {
-	switch {
-	case number == "0" && d.in != nil:
+// set opens a file under a number. Of the first three each has one direction, and set reports
+// false for a file of the other one.
+func (s *stdio) set(number string, d descriptor) bool {
+	switch number {
+	case "0":
+		if d.in == nil {
+			return false
+		}
 		s.in = d.in
-	case number == "1" && d.out != nil:
-		s.out = d.out
-	case number == "2" && d.out != nil:
-		s.err = d.out
-	case number != "0" && number != "1" && number != "2":
+	case "1", "2":
+		if d.out == nil {
+			return false
+		}
+		if number == "1" {
+			s.out = d.out
+		} else {
+			s.err = d.out
+		}
+	default:
 		if s.more = maps.Clone(s.more); s.more == nil {
 			s.more = map[string]descriptor{}
 		}
 		s.more[number] = d
 	}
+	return true
 }
 
 // maxDepth bounds how deep scripts, functions and subshells call each other.

@@ -126,12 +126,13 @@ var portable = []struct {
 	{"echo a:b:c | cut -d: -f2; echo none | cut -d : -f 2; printf 'a\nb' | tr '\n' ' '; echo; echo hello | tr -d l; echo abc | tr a-b x; printf 'b\\0a b\\0' | xargs -0 printf '<%s>'", "b\nnone\na b\nheo\nxxc\n<b><a b>", 0},
 	{"cd $(mktemp -d) && mkdir -p a/b && echo x >a/f && ln a/f a/g && ln -s f a/l && ln -s nowhere a/d; ls a; readlink a/l; cat a/l; [ -L a/l ] && [ ! -e a/d ] && [ -L a/d ] && stat -c '%a %h %F' a/f a/l; [ -f a/l ] && echo file", "b\nd\nf\ng\nl\nf\nx\n644 2 regular file\n777 1 symbolic link\nfile\n", 0},
 	{"cd $(mktemp -d) && mkdir -p a/b && touch a/f && ln a/f a/g && ln -s b a/l; find . -type f -links +1 | sort; find . ! -type d -name l; find a ! -path 'a/*'; find . -type f -exec echo {} \\; | wc -l; cd a/l && pwd | grep -c l$; pwd -P | grep -c b$; cd -P .. && pwd -P | grep -c a$", "./a/f\n./a/g\n./a/l\na\n2\n1\n1\n1\n", 0},
-	{"cd $(mktemp -d) && echo 1 >f && ln -s f l && ln f l 2>/dev/null || echo exists; ln -sfn /etc l; readlink l; readlink f; mkdir d; mv -fT f d 2>/dev/null || echo folder; mv f d && mv -T d e && ls e; readlink -f ./e/../e/f | grep -c e/f$; rm l; [ -d /etc ] && echo stays; rm -r e; ls", "exists\n/etc\nfolder\nf\n1\nstays\n", 0},
+	{"cd $(mktemp -d) && echo 1 >f && ln -s f l && ln f l 2>/dev/null || echo exists; ln -sfn /etc l; readlink l; readlink f; mkdir d; mv -fT f d 2>/dev/null || echo folder; mv f d && mv -T d e && ls e; readlink -f ./e/../e/f | grep -c e/f$; ln -f e/f e/f 2>/dev/null || ln -sf e/f e/f 2>/dev/null || cat e/f; rm l; [ -d /etc ] && echo stays; rm -r e; ls", "exists\n/etc\nfolder\nf\n1\n1\nstays\n", 0},
 	{"cd $(mktemp -d) && printf '1\n2\n' >f && exec 8<f 9<. && read x <&8 && read y <&8 && echo $x$y; exec 3>g; echo a >&3; { echo b >&3; } >/dev/null; cat g; ls /proc/self/fd/9/; (echo c >&7) 2>/dev/null || echo closed", "12\na\nb\nf\ng\nclosed\n", 0},
 	{"umask 077; umask; cd $(mktemp -d); (umask 027; mkdir m; touch n); stat -c %a m n; chmod u+x,g=w,o-r n; stat -c %a n; chmod 2755 m; chmod 700 m; stat -c %A m; chmod 00700 m; stat -c %a m; chmod 4755 n; stat -c %A n; touch p; stat -c %a p", "0077\n750\n640\n720\ndrwx--S---\n700\n-rwsr-xr-x\n600\n", 0},
 	{"cd $(mktemp -d) && ln -s b a && ln -s a b; [ -e a ] || echo loop; cat a 2>/dev/null || echo no; ln -s . here; echo x >here/here/f && cat f", "loop\nno\nx\n", 0},
 	{"printf 'a::c:d:e\n:x: y :\nz:\n' | while IFS=: read -r p q r; do echo \"<$p><$q><$r>\"; done; echo ' a  b : c  ' | { IFS=': ' read x y; echo \"<$x><$y>\"; }", "<a><><c:d:e>\n<><x>< y >\n<z><><>\n<a><b : c>\n", 0},
 	{"printf 'a:\n' | { IFS=: read x; echo \"<$x>\"; }; printf 'a\\\\ b c\n' | { read x y; echo \"<$x><$y>\"; }; [ '!' != '!' ] || echo same; [ '!' = '!' ] && [ ! x = y ] && [ ! '' ] && echo not", "<a>\n<a b><c>\nsame\nnot\n", 0},
+	{"yes | grep -q y && echo found; echo abc | sed -e s/a/x/ -e s/b/y/; cd $(mktemp -d) && mkdir -m 700 -p x/y && stat -c %a x x/y; ln -s x l; echo 1 >f; cp -pP l f; readlink f; ls", "found\nxyc\n755\n700\nx\nf\nl\nx\n", 0},
 	{"x=abcabc; echo ${x%c*} ${x%%c*} ${x#*b} ${x##*b}", "abcab ab cabc c\n", 0},
 }
 
@@ -217,6 +218,7 @@ func TestServices(t *testing.T) {
 		{"nginx -t 2>&1 | tail -n 1", "nginx: configuration file /etc/nginx/nginx.conf test is successful\n", 0},
 		{"echo 'http {' >/etc/nginx/nginx.conf; nginx -t 2>&1 | head -n 1", "nginx: [emerg] unexpected end of file, expecting \"}\" in /etc/nginx/nginx.conf:2\n", 0},
 		{"nginx -t", "", 1},
+		{"systemctl disable --now cron; systemctl is-active cron; systemctl enable --now cron; systemctl is-active cron", "inactive\nactive\n", 0},
 		{"systemctl reload nginx || systemctl is-active nginx; systemctl restart nginx || systemctl is-active nginx", "active\ninactive\n", 3},
 	} {
 		out, stderr, code := interpret(t, h, tc.script, "")

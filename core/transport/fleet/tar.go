@@ -15,7 +15,7 @@ import (
 
 // gunzip is gzip -dc, of its standard input.
 func gunzip(ctx context.Context, c *call, o options) int {
-	if !o.has('d') || !o.has('c') || len(c.args) > 0 {
+	if !o.has('d') || !o.has('c') {
 		return c.misused("gzip -dc <FILE")
 	}
 	r, err := gzip.NewReader(ctxReader{ctx, c.in})
@@ -65,7 +65,7 @@ func untar(ctx context.Context, c *call, o options) int {
 type extraction struct {
 	c     *call
 	tar   *tar.Reader
-	own   bool // files belong to whom extracts them
+	own   bool // files belong to the user who extracts them
 	umask fs.FileMode
 	links []*tar.Header // symbolic ones come last: no entry goes through one
 }
@@ -75,7 +75,7 @@ var (
 	errDots   = errors.New("Member name contains '..', skipping")        //nolint:staticcheck // tar's words
 	errSparse = errors.New("Sparse files are not simulated, skipping")   //nolint:staticcheck // as tar's
 	errFull   = errors.New("Cannot write: " + reason(syscall.ENOSPC))    //nolint:staticcheck // tar's words
-	errSwitch = errors.New("Cannot extract: unknown type of the member") //nolint:staticcheck // as tar's
+	errType   = errors.New("Cannot extract: unknown type of the member") //nolint:staticcheck // as tar's
 )
 
 func (x *extraction) entry(h *tar.Header) error {
@@ -114,7 +114,7 @@ func (x *extraction) entry(h *tar.Header) error {
 		}
 		return errors.Join(m.change(p, false, func(n *node) { n.odd = true }), x.attributes(p, h))
 	}
-	return errSwitch
+	return errType
 }
 
 // at is the path of a name below the working directory. Callers have refused names with dots.

@@ -7,16 +7,21 @@ import (
 	"strings"
 )
 
-// tool is a program whose options are letters. It refuses others, as real ones do.
+// tool is a program whose options are letters. It refuses others, as real ones do, and words that
+// it does not use.
 type tool struct {
-	letters string // each that has a value is followed by a colon
-	words   int    // how many words follow them at least
+	letters string // one that has a value is followed by a colon, and by + if it may come again
+	least   int    // words that follow them
+	most    int
 	usage   string
 	root    bool // it is for root alone, one at a time
 	run     func(context.Context, *call, options) int
 }
 
-// options are the letters that were given, with their values.
+// many is more words than a command has.
+const many = maxCommand
+
+// options are the letters that were given, with their values; several are one a line.
 type options map[byte]string
 
 func (o options) has(letter byte) bool {
@@ -28,53 +33,67 @@ func (o options) has(letter byte) bool {
 func toolOf(name string) *tool {
 	switch name {
 	case "ln":
-		return &tool{"sfnPT", 2, "ln [-sfn] TARGET NAME", false, ln}
+		return &tool{"sfnP", 2, 2, "ln [-sfnP] TARGET NAME", false, ln}
+	case "mv":
+		return &tool{"fT", 2, many, "mv [-fT] SOURCE... TARGET", false, transfer}
+	case "cp":
+		return &tool{"fTpP", 2, many, "cp [-fTpP] SOURCE... TARGET", false, transfer}
+	case "rm":
+		return &tool{"rRf", 0, many, "rm [-rf] FILE...", false, entries}
+	case "rmdir", "touch":
+		return &tool{"", 1, many, name + " FILE...", false, entries}
+	case "mkdir":
+		return &tool{"m:p", 1, many, "mkdir [-p] [-m MODE] FOLDER...", false, entries}
+	case "truncate":
+		return &tool{"s:", 1, many, "truncate -s 0 FILE...", false, entries}
+	case "mktemp":
+		return &tool{"d", 0, 0, "mktemp [-d]", false, mktemp}
 	case "readlink":
-		return &tool{"f", 1, "readlink [-f] FILE", false, readlink}
+		return &tool{"f", 1, 1, "readlink [-f] FILE", false, readlink}
 	case "sed":
-		return &tool{"nEe:", 0, "sed [-nE] SCRIPT [FILE]...", false, sed}
+		return &tool{"nEe:+", 0, many, sedUsage, false, sed}
 	case "tr":
-		return &tool{"d", 1, "tr [-d] SET1 [SET2]", false, tr}
+		return &tool{"d", 1, 2, trUsage, false, tr}
 	case "cut":
-		return &tool{"d:f:", 0, "cut -d DELIMITER -f FIELD", false, cut}
+		return &tool{"d:f:", 0, 0, "cut -d DELIMITER -f FIELD <FILE", false, cut}
 	case "xargs":
-		return &tool{"0", 1, "xargs -0 COMMAND [WORD]...", false, xargs}
+		return &tool{"0", 1, many, "xargs -0 COMMAND [WORD]...", false, xargs}
 	case "find":
-		return &tool{"", 0, "", false, find}
+		return &tool{"", 0, many, "", false, find}
 	case "tar":
-		return &tool{"xtpof:", 0, "tar -t|-x [-po] -f FILE", false, untar}
+		return &tool{"xtpof:", 0, 0, "tar -t|-x [-po] -f FILE", false, untar}
 	case "gzip":
-		return &tool{"dc", 0, "gzip -dc", false, gunzip}
+		return &tool{"dc", 0, 0, "gzip -dc <FILE", false, gunzip}
 	case "hostname":
-		return &tool{"", 0, "hostname [NAME]", false, hostname}
+		return &tool{"", 0, 1, "hostname [NAME]", false, hostname}
 	case "id":
-		return &tool{"ugGn", 0, "id [-u|-g|-G] [-n] [USER]", false, id}
+		return &tool{"ugGn", 0, 1, "id [-u|-g|-G] [-n] [USER]", false, id}
 	case "getent":
-		return &tool{"", 1, "getent passwd|group [KEY]", false, getent}
+		return &tool{"", 1, 2, "getent passwd|group [KEY]", false, getent}
 	case "su":
-		return &tool{"s:", 1, "su [-s SHELL] USER -c COMMAND", false, su}
+		return &tool{"s:", 1, many, "su [-s SHELL] USER -c COMMAND", false, su}
 	case "useradd":
-		return &tool{"u:g:d:s:c:mr", 1, "useradd [-mr] [-u UID] [-g GROUP] [-d HOME] [-s SHELL] [-c COMMENT] LOGIN", true, useradd}
+		return &tool{"u:g:d:s:c:mr", 1, 1, "useradd [-mr] [-u UID] [-g GROUP] [-d HOME] [-s SHELL] [-c COMMENT] LOGIN", true, useradd}
 	case "usermod":
-		return &tool{"u:g:d:s:c:aG:", 1, "usermod [-u UID] [-g GROUP] [-d HOME] [-s SHELL] [-c COMMENT] [-a -G GROUPS] LOGIN", true, usermod}
+		return &tool{"u:g:d:s:c:aG:", 1, 1, "usermod [-u UID] [-g GROUP] [-d HOME] [-s SHELL] [-c COMMENT] [-a -G GROUPS] LOGIN", true, usermod}
 	case "userdel":
-		return &tool{"r", 1, "userdel [-r] LOGIN", true, userdel}
+		return &tool{"r", 1, 1, "userdel [-r] LOGIN", true, userdel}
 	case "groupadd":
-		return &tool{"g:r", 1, "groupadd [-r] [-g GID] GROUP", true, groupadd}
+		return &tool{"g:r", 1, 1, "groupadd [-r] [-g GID] GROUP", true, groupadd}
 	case "groupmod":
-		return &tool{"g:", 1, "groupmod -g GID GROUP", true, groupmod}
+		return &tool{"g:", 1, 1, "groupmod -g GID GROUP", true, groupmod}
 	case "groupdel":
-		return &tool{"", 1, "groupdel GROUP", true, groupdel}
+		return &tool{"", 1, 1, "groupdel GROUP", true, groupdel}
 	case "gpasswd":
-		return &tool{"d:", 1, "gpasswd -d USER GROUP", true, gpasswd}
+		return &tool{"d:", 1, 1, "gpasswd -d USER GROUP", true, gpasswd}
 	case "chpasswd":
-		return &tool{"e", 0, "chpasswd -e", true, chpasswd}
+		return &tool{"e", 0, 0, "chpasswd -e", true, chpasswd}
 	case "mount":
-		return &tool{"t:o:", 1, "mount -t TYPE [-o OPTIONS] SOURCE PATH", true, mountTool}
+		return &tool{"t:o:", 1, 2, mountUsage, true, mountTool}
 	case "umount", "swapoff":
-		return &tool{"", 1, name + " WHAT", true, unmount}
+		return &tool{"", 1, 1, name + " WHAT", true, unmount}
 	case "swapon":
-		return &tool{"o:", 1, "swapon [-o OPTIONS] DEVICE", true, swapon}
+		return &tool{"o:", 1, 1, "swapon [-o OPTIONS] DEVICE", true, swapon}
 	}
 	return nil
 }
@@ -86,7 +105,7 @@ func (t *tool) start(ctx context.Context, c *call) int {
 		o, ok = c.options(t.letters)
 	}
 	switch {
-	case !ok || len(c.args) < t.words:
+	case !ok || len(c.args) < t.least || len(c.args) > t.most:
 		return c.misused(t.usage)
 	case t.root && c.sh.uid != 0:
 		return c.fail(1, "Permission denied: only root can do that")
@@ -116,19 +135,26 @@ func (c *call) options(letters string) (options, bool) {
 		for word != "" {
 			letter := word[0]
 			_, after, known := strings.Cut(letters, string(letter))
+			before, again := got[letter]
 			word = word[1:]
 			switch {
-			case !known || letter == ':':
+			case !known || letter == ':' || letter == '+':
 				c.fail(0, "invalid option -- '%c'", letter)
 				return nil, false
 			case !strings.HasPrefix(after, ":"):
 				got[letter] = ""
 				continue
+			case again && !strings.HasPrefix(after, ":+"):
+				c.fail(0, "option given more than once -- '%c'", letter)
+				return nil, false
 			case word == "" && len(c.args) == 0:
 				c.fail(0, "option requires an argument -- '%c'", letter)
 				return nil, false
 			case word == "":
 				word, c.args = c.args[0], c.args[1:]
+			}
+			if again {
+				word = before + "\n" + word
 			}
 			got[letter], word = word, ""
 		}

@@ -15,17 +15,23 @@ func TestToolsRefuseUnknownOptions(t *testing.T) {
 	h := start(t, Config{Hosts: 1}).hosts[0]
 	for _, name := range []string{
 		"ln", "readlink", "sed", "tr", "cut", "xargs", "tar", "gzip", "hostname", "id", "getent", "su", "useradd", "usermod", "userdel",
-		"groupadd", "groupmod", "groupdel", "gpasswd", "chpasswd", "mount", "umount", "swapon", "swapoff", "mv", "cp",
+		"groupadd", "groupmod", "groupdel", "gpasswd", "chpasswd", "mount", "umount", "swapon", "swapoff", "mv", "cp", "rm", "rmdir", "mkdir", "touch", "truncate", "mktemp",
 	} {
 		_, stderr, code := interpret(t, h, "sudo "+name+" -Z a b", "")
 		if code == 0 || !strings.Contains(stderr, "invalid option -- 'Z'") || !strings.Contains(stderr, "Usage: "+name) {
 			t.Errorf("%s: exit %d, %q", name, code, stderr)
 		}
 	}
+	interpret(t, h, "yes | head -c 1048577 >/tmp/large", "")
 	for script, want := range map[string]string{
 		"find . -newer x": "unknown predicate '-newer'", "sed y/a/b/": "expected one of s, d, p, q", "sed 's/a'": "unterminated", "sed '/a/{p'": "unmatched", "sed 's/[/x/'": "invalid regular expression",
 		"tar -cf x y": "invalid option -- 'c'", "tar -xtf x": "Usage: tar", "gzip -d": "Usage: gzip", "useradd -u": "requires an argument", "systemctl mask nginx": "Unknown command verb",
-		"chmod u+z /tmp": "invalid mode", "su anna": "Usage: su",
+		"chmod u+z /tmp": "invalid mode", "su anna": "Usage: su", "su anna -c true x": "Usage: su",
+		"umount /srv /opt": "Usage: umount", "useradd anna berta": "Usage: useradd", "userdel a b": "Usage: userdel", "readlink -f a b": "Usage: readlink", "ln -s f a b": "Usage: ln", "tar -xf x y": "Usage: tar",
+		"useradd -u 5 -u 6 anna": "more than once", "tr '[:upper:]' '[:lower:]'": "no classes of letters", "tr -d a b": "Usage: tr", "mv -n a b": "invalid option", "cp -n a b": "invalid option",
+		"cp -a a b": "invalid option", "cp a b c": "not a directory", "ln -sfT f d": "invalid option", "mktemp -d /var/tmp/t.XXXX": "Usage: mktemp", "truncate -s 2 /etc/motd": "only truncate -s 0", "mount /srv": "Usage: mount",
+		"sh -c 'exec 8</etc/motd; echo lost >&8'": "8: Bad file descriptor", "sh -c 'exec 9<>/tmp/f; echo more >&9'": "does not have <>",
+		"tail -n 1 /tmp/large": "larger than 1 MiB", "sort /tmp/large": "larger than 1 MiB", "wc -l /tmp/large": "larger than 1 MiB", "sh /tmp/large": "larger than 1 MiB",
 	} {
 		if _, stderr, code := interpret(t, h, "sudo "+script, ""); code == 0 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit %d, %q, expected %q", script, code, stderr, want)
@@ -59,6 +65,8 @@ func TestToolsOfRoot(t *testing.T) {
 		{"sudo sh -c 'echo x >/proc/sys/vm/swappiness'", "Invalid argument", 1},
 		{"sudo sh -c 'echo 1 2 >/proc/sys/vm/swappiness'", "Invalid argument", 1},
 		{"sudo sh -c 'echo x >/proc/sys/kernel/random/boot_id'", "Permission denied", 2},
+		{"sudo chmod 444 /proc/uptime", "Operation not permitted", 1},
+		{"ln /proc/uptime /tmp/clock", "Operation not permitted", 1},
 		{"sudo mount -t nfs server:/x /srv", "unknown filesystem type 'nfs'", 32},
 		{"sudo mount -t ext4 /etc/motd /srv", "not a block device", 32},
 		{"sudo mount -t tmpfs tmpfs /nosuch", "mount point does not exist", 32},
@@ -77,15 +85,15 @@ func TestToolsOfRoot(t *testing.T) {
 // A boot takes what the files of the host hold, and forgets the rest.
 func TestBoot(t *testing.T) {
 	h := start(t, Config{Hosts: 1}).hosts[0]
-	interpret(t, h, `sudo sh -c 'echo kept >/etc/hostname; hostname lost; echo "vm.swappiness = 10" >/etc/sysctl.d/a.conf; echo 7 >/proc/sys/kernel/panic
+	interpret(t, h, `sudo sh -c 'echo kept >/etc/hostname; hostname lost; echo "vm.swappiness = 10" >/etc/sysctl.d/a.conf; echo vm.max_map_count=9 >/etc/sysctl.conf; chmod 700 /run/systemd/system; echo 7 >/proc/sys/kernel/panic
 echo "tmpfs /srv tmpfs nosuid 0 0" >>/etc/fstab; mount -t tmpfs tmpfs /opt; systemctl stop nginx; systemctl disable ntp; touch /tmp/x'`, "")
-	const ask = "hostname; cat /proc/sys/vm/swappiness /proc/sys/kernel/panic; cut -d ' ' -f 5 </proc/self/mountinfo; systemctl is-active nginx; systemctl is-active ntp; ls /tmp"
-	if out, stderr, _ := interpret(t, h, ask, ""); out != "lost\n60\n7\n/\n/opt\ninactive\nactive\nx\n" {
+	const ask = "hostname; cat /proc/sys/vm/swappiness /proc/sys/vm/max_map_count /proc/sys/kernel/panic; [ -d /run/systemd/system ] && echo systemd; cut -d ' ' -f 5 </proc/self/mountinfo; systemctl is-active nginx; systemctl is-active ntp; ls /tmp"
+	if out, stderr, _ := interpret(t, h, ask, ""); out != "lost\n60\n65530\n7\nsystemd\n/\n/opt\ninactive\nactive\nx\n" {
 		t.Errorf("before: %q, %s", out, stderr)
 	}
 	h.stopped = nil
 	h.boot()
-	if out, _, _ := interpret(t, h, ask, ""); out != "kept\n10\n0\n/\n/srv\nactive\ninactive\n" {
+	if out, _, _ := interpret(t, h, ask, ""); out != "kept\n10\n9\n0\nsystemd\n/\n/srv\nactive\ninactive\n" {
 		t.Errorf("after: %q", out)
 	}
 }
@@ -173,8 +181,36 @@ func TestLinksAreBounded(t *testing.T) {
 	if _, _, code := interpret(t, h, "ln -s /tmp/a/a /tmp/a; ln -s /tmp/b /tmp/c; ln -s /tmp/c /tmp/b; cat /tmp/a/"+long+" /tmp/b", ""); code != 1 {
 		t.Errorf("exit %d", code)
 	}
-	if _, _, code := interpret(t, h, "mkdir -p /tmp/"+long, ""); code == 0 {
-		t.Error("a long path is made")
+	h = start(t, Config{Hosts: 1}).hosts[0]
+	for _, script := range []string{
+		"mkdir -p /tmp/" + long, "touch /tmp/f; mv -f /tmp/f /tmp/" + strings.Repeat("y", maxTarget),
+		"mkdir -p /tmp/d/" + long[:maxTarget-8-len("/tmp/d/")] + "; mkdir /tmp/" + strings.Repeat("y", 99) + "; mv /tmp/d /tmp/" + strings.Repeat("y", 99),
+	} {
+		if _, stderr, code := interpret(t, h, script, ""); code == 0 || !strings.Contains(stderr, "name too long") {
+			t.Errorf("a long path is made: exit %d, %.200q", code, stderr)
+		}
+	}
+}
+
+// A table of accounts that is a link is changed where the link leads, and is left as it was on a
+// full disk.
+func TestAccountsBehindALink(t *testing.T) {
+	f := start(t, Config{Hosts: 1})
+	h := f.hosts[0]
+	for target, want := range map[string]string{
+		"/tmp/users": "carl", "/nosuch/users": "No such file", "/proc/uptime": "Permission denied", "/dev/null": "Permission denied", "/srv": "Is a directory",
+	} {
+		out, stderr, _ := interpret(t, h, "cp /etc/passwd /tmp/users; sudo sh -c 'ln -sf "+target+" /etc/passwd; useradd carl; readlink /etc/passwd; id -un carl; groupdel carl; rm /etc/passwd; mv /tmp/users /etc/passwd; userdel carl'", "")
+		if !strings.HasPrefix(out, target+"\n") || !strings.Contains(out+stderr, want) {
+			t.Errorf("%s: %q, %q", target, out, stderr)
+		}
+	}
+	if err := f.SetProfile(h.name, Profile{FullDisk: true}); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, code := interpret(t, h, "rm /etc/group; sudo groupadd new", "")
+	if _, err := h.fs.stat(groupFile); code == 0 || err == nil || !strings.Contains(stderr, "No space left") {
+		t.Errorf("full disk: exit %d, %q, %v", code, stderr, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func useradd(_ context.Context, c *call, o options) int {
 	if code := c.taken(users, nil, o['u']); code != 0 {
 		return code
 	}
-	row := []string{name, "x", either(o['u'], users.next(o.has('r'))), "", o['c'], either(o['d'], "/home/"+name), either(o['s'], "/bin/sh")}
+	row := []string{name, "x", cmp.Or(o['u'], users.next(o.has('r'))), "", o['c'], cmp.Or(o['d'], "/home/"+name), cmp.Or(o['s'], "/bin/sh")}
 	switch group := groups.named(o['g']); {
 	case o.has('g') && group == nil:
 		return c.fail(6, "group '%s' does not exist", o['g'])
@@ -71,13 +72,6 @@ func useradd(_ context.Context, c *call, o options) int {
 		return c.fail(12, "cannot create directory %s: %s", row[fieldHome], reason(err))
 	}
 	return c.ended(12, c.fs().change(row[fieldHome], false, func(n *node) { n.uid, n.gid, n.mode = uid, gid, 0o700 }))
-}
-
-func either(given, otherwise string) string {
-	if given != "" {
-		return given
-	}
-	return otherwise
 }
 
 func usermod(_ context.Context, c *call, o options) int {
@@ -170,7 +164,7 @@ func groupadd(_ context.Context, c *call, o options) int {
 	if code := c.taken(groups, nil, o['g']); code != 0 {
 		return code
 	}
-	return c.store(groupFile, append(groups, []string{name, "x", either(o['g'], groups.next(o.has('r'))), ""}))
+	return c.store(groupFile, append(groups, []string{name, "x", cmp.Or(o['g'], groups.next(o.has('r'))), ""}))
 }
 
 // groupmod gives a group another number, also as the primary group of users.
