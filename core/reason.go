@@ -92,20 +92,20 @@ func ReasonCodes() []ReasonCode {
 // is a reason without a code.
 type Reason string
 
-// MaxReason bounds the reason of a launch, in characters.
+// MaxReason bounds the reason that a person gives, in characters.
 const MaxReason = 1000
 
-// CheckReason refuses a reason of a launch that is not one short line, or that changes how a
-// terminal or a page shows text. "" is none. Errors wrap ErrInvalid.
-func CheckReason(text string) error {
+// CheckReason returns the reason that a person gives without the spaces around it. "" is none. One
+// that is not one short line, or that changes how a terminal or a page shows text, is ErrInvalid.
+func CheckReason(text string) (string, error) {
 	hidden := func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) }
 	if n := utf8.RuneCountInString(text); n > MaxReason {
-		return fmt.Errorf("the reason has %d characters, expected at most %d: %w", n, MaxReason, ErrInvalid)
+		return "", fmt.Errorf("the reason has %d characters, expected at most %d: %w", n, MaxReason, ErrInvalid)
 	}
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
-		return fmt.Errorf("the reason %q: expected one line without control characters: %w", text, ErrInvalid)
+		return "", fmt.Errorf("the reason %q: expected one line without control characters: %w", text, ErrInvalid)
 	}
-	return nil
+	return strings.TrimSpace(text), nil
 }
 
 // codeMark is a control character, which no text has: Because takes it out.

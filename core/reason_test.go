@@ -64,8 +64,13 @@ func TestCheckReason(t *testing.T) {
 		"می\u200cخواهم": true, "👩\u200d🔧": true, "a\nb": false, "a\rb": false, "a\tb": false, "\x00": false, "\x1b[2J": false, "\u0085": false, "\u2028": false,
 		"\u202egnp.exe": false, "\u2066x": false, "\xff": false,
 	} {
-		if err := core.CheckReason(text); (err == nil) != ok || !ok && !errors.Is(err, core.ErrInvalid) {
-			t.Errorf("%.20q: %v", text, err)
+		if got, err := core.CheckReason(text); (err == nil) != ok || ok && got != text || !ok && !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%.20q: %q, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{"   ": "", " ticket 4711\u00a0 ": "ticket 4711"} {
+		if got, err := core.CheckReason(text); got != want || err != nil {
+			t.Errorf("%q: %q, %v, expected %q", text, got, err, want)
 		}
 	}
 }

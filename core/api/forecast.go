@@ -96,6 +96,8 @@ func (x *Expectation) Beside(ended, now time.Time) string {
 		return ""
 	case at.Before(x.FinishP50):
 		return "it ended " + late(x.FinishP50.Sub(at)) + " before its P50"
+	case at.Sub(x.FinishP90).Abs() < time.Second:
+		return "it ended at its P90"
 	case at.After(x.FinishP90):
 		return "it ended " + late(at.Sub(x.FinishP90)) + " after its P90"
 	}

@@ -299,6 +299,7 @@ type Explanation struct {
 	State      core.State      `json:"state"`
 	Reason     string          `json:"reason"`
 	ReasonCode core.ReasonCode `json:"reason_code,omitempty" doc:"the code of the reason, where it has one; a job that waits has one"`
+	Worker     string          `json:"worker,omitempty" doc:"of a host at work"`
 	Since      time.Time       `json:"since,omitzero" doc:"of a host at work: when its worker took it"`
 	Until      time.Time       `json:"until,omitzero"`
 	// Of a job that has not started.

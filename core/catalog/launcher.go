@@ -75,8 +75,7 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger, reason string)
 	if err := json.Unmarshal(f.Payload, &p); err != nil {
 		return n, unreadable(f.Schedule, err)
 	}
-	p.Reason = cmp.Or(reason, p.Reason)
-	if err := core.CheckReason(p.Reason); err != nil { // a template has no check
+	if p.Reason, err = core.CheckReason(cmp.Or(reason, p.Reason)); err != nil { // a template has no check
 		return n, err
 	}
 	ctx, span := telemetry.BeginSpan(ctx, c.cfg.Traces, telemetry.SpanLaunch, trace.WithAttributes(telemetry.AttributeRun.String(f.RunID)))

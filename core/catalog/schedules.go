@@ -105,6 +105,9 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if err != nil && !errors.Is(err, core.ErrNotFound) {
 		return Schedule{}, err
 	}
+	if p.Reason, err = core.CheckReason(p.Reason); err != nil {
+		return Schedule{}, err
+	}
 	var kept ledger.Document
 	if n.Pin {
 		if p.Pin, kept, err = pinFor(now, playbook, n, p, &before); err != nil {
@@ -113,9 +116,6 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	}
 	d.Payload = p.encode()
 	if err := d.Validate(); err != nil {
-		return Schedule{}, err
-	}
-	if err := core.CheckReason(p.Reason); err != nil {
 		return Schedule{}, err
 	}
 	if err := d.CheckRecurrence(playbook.WorstRetries(), time.Now()); err != nil {

@@ -134,7 +134,8 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	if o.RunID == "" {
 		o.RunID = NewRunID(o.Now)
 	}
-	if err := core.CheckReason(o.Reason); err != nil {
+	var err error
+	if o.Reason, err = core.CheckReason(o.Reason); err != nil {
 		return nil, err
 	}
 	if err := p.CheckVars(o.Vars); err != nil {

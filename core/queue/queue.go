@@ -271,6 +271,7 @@ type Explanation struct {
 	Job    core.JobID  `json:"job"`
 	State  core.State  `json:"state"`
 	Reason core.Reason `json:"reason"`         // with a code while the job waits, except suspended; a sentence that names no other run: "waits for host fw-1, held by another job"
+	Node   string      `json:"node,omitempty"` // of a leased job: that has the lease
 	Since  time.Time   `json:"since,omitzero"` // of a leased job: when its lease began
 	Until  time.Time   `json:"until,omitzero"`
 	Event  string      `json:"event,omitempty"`  // of a suspended job: what Ack.Event names; it has no Reason

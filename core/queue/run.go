@@ -139,7 +139,7 @@ func WhyEnded(o core.Outcome, reason core.Reason) core.Reason {
 
 // WhyLeased returns for Explain that node has had the job for a while.
 func WhyLeased(node string, since time.Duration) core.Reason {
-	return core.Because("", "leased by "+node+" since "+since.Round(time.Second).String())
+	return core.Because("", "leased by "+node+" for "+since.Round(time.Second).String())
 }
 
 // WhyRetrying returns for Explain that a job waits for its next attempt.
@@ -165,9 +165,16 @@ func WhyPending(code core.ReasonCode, inFlight, bound int) core.Reason {
 		}
 		return core.Because(code, fmt.Sprintf("waits for its wave: %d %s of the run may start so far", bound, hosts))
 	case core.RunFull:
-		return core.Because(code, fmt.Sprintf("its run has %d jobs in flight, max_in_flight is %d", inFlight, bound))
+		return core.Because(code, fmt.Sprintf("its run has %s in flight, max_in_flight is %d", jobs(inFlight), bound))
 	}
-	return core.Because(core.NoSlot, fmt.Sprintf("waits for its turn: its run has %d jobs in flight, its tenant %d", inFlight, bound))
+	return core.Because(core.NoSlot, fmt.Sprintf("waits for its turn: its run has %s in flight, its tenant %d", jobs(inFlight), bound))
+}
+
+func jobs(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
 }
 
 // WhyCleanup returns for Explain that a job of a run that has ended is still to be leased.

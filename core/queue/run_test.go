@@ -68,3 +68,17 @@ func TestUnfinishedLeavesOutWhatIsFinished(t *testing.T) {
 		}
 	})
 }
+
+// Texts count one job as one, and give how long a lease has lasted.
+func TestReasonsForPeople(t *testing.T) {
+	for want, got := range map[string]core.Reason{
+		"leased by w1 for 2s":                                           queue.WhyLeased("w1", 2*time.Second),
+		"its run has 1 job in flight, max_in_flight is 1":               queue.WhyPending(core.RunFull, 1, 1),
+		"its run has 2 jobs in flight, max_in_flight is 2":              queue.WhyPending(core.RunFull, 2, 2),
+		"waits for its turn: its run has 1 job in flight, its tenant 3": queue.WhyPending(core.NoSlot, 1, 3),
+	} {
+		if got.Text() != want {
+			t.Errorf("%q, expected %q", got.Text(), want)
+		}
+	}
+}

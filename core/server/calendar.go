@@ -280,7 +280,7 @@ func (s *Server) forecastAt(ctx context.Context, e *estimate, at time.Time) erro
 	}
 	cal, _ := s.cfg.Catalog.Windows()
 	o := launch.Outlook{At: at, Calendar: cal, Types: s.typeOf, Past: past.Step, Samples: max(min(planSamples/max(e.hosts, 1), 100), 1)}
-	o.Concurrency, e.shared, e.nobody = s.share(ctx)
+	o.Concurrency, e.shared, e.unworked = s.share(ctx)
 	e.Estimate, err = e.launch.Forecast(o)
 	return err
 }

@@ -27,20 +27,21 @@ func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[
 	}
 	asking, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
-	why := s.whyPending(asking, s.standing(asking, by.scope, &run, in.id()))
-	e.State, e.Reason, e.ReasonCode, e.Since, e.Until = why.State, why.Reason, why.ReasonCode, why.Since, why.Until
-	s.explain(ctx, &run, &e)
+	unworked := s.unworked(asking)
+	why := whyPending(s.standing(asking, by.scope, &run, in.id()), unworked)
+	e.State, e.Reason, e.ReasonCode, e.Worker, e.Since, e.Until = why.State, why.Reason, why.ReasonCode, why.Worker, why.Since, why.Until
+	s.explain(ctx, &run, &e, unworked)
 	return &body[api.Explanation]{e}, nil
 }
 
 // explain adds what keeps a job from starting, and when it is expected to. Parts that cannot be
 // read are left out.
-func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanation) {
+func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanation, unworked string) {
 	shown := runOf(*run)
-	h := held{run: &shown, index: e.Index, why: *e}
+	h := held{run: &shown, index: e.Index, why: *e, unworked: unworked}
 	if made, err := s.estimate(ctx, run); err == nil {
 		h.window, e.Starts = made.host(e.Index)
-		h.nobody, e.Window = made.nobody, h.window
+		e.Window = h.window
 	}
 	if run.Incarnation != "" && s.cfg.Controller.Away() == nil {
 		asking, cancel := context.WithTimeout(ctx, liveTime)
@@ -88,14 +89,14 @@ func (s *Server) callers(ctx context.Context, run *ledger.Run) (texts []string) 
 
 // held is the data by which blocks decides.
 type held struct {
-	run    *api.Run
-	status *queue.Status // nil: the run is not in the queue
-	plan   plan
-	index  int
-	why    api.Explanation
-	window *api.HostWindow
-	nobody bool     // no worker reports
-	once   []string // which hosts call the steps with once that have no result yet
+	run      *api.Run
+	status   *queue.Status // nil: the run is not in the queue
+	plan     plan
+	index    int
+	why      api.Explanation
+	window   *api.HostWindow
+	unworked string   // why no worker takes a job
+	once     []string // which hosts call the steps with once that have no result yet
 }
 
 // blocks lists all that keeps a job from starting, by what has to happen first.
@@ -117,8 +118,8 @@ func (h held) blocks() (all []api.Block) {
 	}
 	if h.why.ReasonCode == core.RunOver { // neither waves nor windows count any more
 		add(core.RunOver, "%s", h.why.Reason)
-		if h.nobody {
-			add(core.NoWorker, nobodyWorks)
+		if h.unworked != "" {
+			add(core.NoWorker, "%s", h.unworked)
 		}
 		return all
 	}
@@ -147,8 +148,8 @@ func (h held) blocks() (all []api.Block) {
 	if most := h.plan.shares.MaxInFlight; most > 0 && h.status.InFlight >= most {
 		add(core.RunFull, "its run has %d jobs in flight, max_in_flight is %d", h.status.InFlight, most)
 	}
-	if h.nobody {
-		add(core.NoWorker, nobodyWorks)
+	if h.unworked != "" {
+		add(core.NoWorker, "%s", h.unworked)
 	}
 	if len(all) == 0 && h.why.State == core.Pending {
 		add(core.NoSlot, "it is due, and waits for a worker with free concurrency")

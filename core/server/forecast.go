@@ -44,9 +44,9 @@ type estimate struct {
 	version  int64 // of the run: another may be of other hosts
 	recorded int   // hosts of the run that had an outcome
 	launch   *launch.Launch
-	hosts    int // that have not ended
-	shared   int // other runs that want the same concurrency
-	nobody   bool
+	hosts    int    // that have not ended
+	shared   int    // other runs that want the same concurrency
+	unworked string // why no worker takes a job
 }
 
 // estimates are made one at a time, and kept for a few seconds. The zero value is ready.
@@ -156,7 +156,7 @@ func (s *Server) fill(ctx context.Context, run *ledger.Run, e *estimate, open bo
 		At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Ended: func(i int) core.Outcome { return ended[i] },
 		Samples: min(max(sampleHosts/max(e.hosts, 1), 1), forecast.DefaultSamples),
 	}
-	o.Concurrency, e.shared, e.nobody = s.share(ctx)
+	o.Concurrency, e.shared, e.unworked = s.share(ctx)
 	e.Estimate, err = e.launch.Forecast(o)
 	return err
 }
@@ -171,16 +171,16 @@ func (s *Server) typeOf(name string) (playbooks.Type, bool) {
 
 // share is how much concurrency of the workers a run gets, 0 where that is not known, and how many
 // other runs want some.
-func (s *Server) share(ctx context.Context) (concurrency, others int, nobody bool) {
+func (s *Server) share(ctx context.Context) (concurrency, others int, unworked string) {
 	c, err := s.census.read(ctx, s)
 	if err != nil {
-		return 0, 0, false
+		return 0, 0, ""
 	}
-	if concurrency = concurrencyOf(c.workers); concurrency == 0 {
-		return 0, 0, true
+	if unworked = takesNone(c.workers); unworked != "" {
+		return 0, 0, unworked
 	}
 	others = max(c.load.Ready-1, 0)
-	return max(concurrency/(others+1), 1), others, false
+	return max(concurrencyOf(c.workers)/(others+1), 1), others, ""
 }
 
 func (s *Server) listDurations(ctx context.Context, by caller, in *struct {
@@ -255,8 +255,8 @@ func (e *estimate) show() api.Forecast {
 	if e.launch.Playbook.Strategy.PauseBetween.Approve && e.launch.Waves() > 1 {
 		f.Notes = append(f.Notes, "how long approvals between waves take is not known, and not counted")
 	}
-	if e.nobody {
-		f.Notes = append(f.Notes, nobodyWorks+": it is taken as if enough of them worked")
+	if e.unworked != "" {
+		f.Notes = append(f.Notes, e.unworked+": it is taken as if enough of them worked")
 	}
 	if len(assumed) > 0 {
 		f.Notes = append(f.Notes, "durations are assumed, not measured: "+strings.Join(assumed, ", "))

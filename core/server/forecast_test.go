@@ -107,7 +107,7 @@ func TestBlocks(t *testing.T) {
 		"parked":         {held{run: run, status: open(nil), why: api.Explanation{State: core.Suspended}, window: &api.HostWindow{Set: "night", Opens: time.Unix(1, 0)}}, "window", ""},
 		"once":           {held{run: run, status: open(nil), why: api.Explanation{State: core.Suspended}, once: []string{"host db calls step migrate"}}, "once", "db calls step migrate"},
 		"all of it": {held{
-			run: run, status: open(func(s *queue.Status) { s.Phase, s.Limit = queue.Paused, 1 }), plan: plan{limits: []int{1, 100}, waves: 2, shares: shares{MaxInFlight: 1}}, index: 9, why: pending, nobody: true,
+			run: run, status: open(func(s *queue.Status) { s.Phase, s.Limit = queue.Paused, 1 }), plan: plan{limits: []int{1, 100}, waves: 2, shares: shares{MaxInFlight: 1}}, index: 9, why: pending, unworked: nobodyWorks,
 		}, "paused wave max_in_flight worker", ""},
 	} {
 		var causes, texts []string
@@ -142,8 +142,13 @@ func TestExplainSaysWhatBlocksAHost(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	first := want[api.Explanation](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/jobs/0/explain", nil), http.StatusOK)
-	if first.State != core.Leased || first.ReasonCode != "" || len(first.Blocks) != 0 || first.Starts != nil {
+	if first.State != core.Leased || first.Worker != "w" || first.ReasonCode != "" || len(first.Blocks) != 0 || first.Starts != nil {
 		t.Errorf("%+v", first)
+	}
+	for _, j := range want[struct{ Items []api.Job }](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/jobs", nil), http.StatusOK).Items {
+		if leased := j.State == core.Leased; leased != (j.Worker == "w") || leased != strings.HasPrefix(j.Reason, "leased by w for ") {
+			t.Errorf("host %s is %s, of worker %q: %q", j.Host, j.State, j.Worker, j.Reason)
+		}
 	}
 }
 

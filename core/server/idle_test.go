@@ -44,6 +44,22 @@ func TestRunsThatNobodyWorksOnReportWhy(t *testing.T) {
 	if r, why := check().Reason, explain(); r != "" || strings.Contains(why, nobodyWorks) || why == "" || code != core.NoSlot {
 		t.Errorf("with a worker: %q; %q, %q", r, why, code)
 	}
+	jobs := func() api.Job {
+		return want[struct{ Items []api.Job }](t, b.ask(viewer, "GET", "/v1/hosts/acme-1/jobs", nil), http.StatusOK).Items[0]
+	}
+	if j := jobs(); strings.Contains(j.Reason, "worker of this pool") || j.ReasonCode != core.NoSlot {
+		t.Errorf("with a worker, a host's job has the reason %q, %q", j.Reason, j.ReasonCode)
+	}
+	for _, state := range []string{api.WorkerOverloaded, api.WorkerCordoned, api.WorkerDraining} {
+		_, err := b.queue.Post(t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", State: state, Concurrency: 256}), api.WorkerKeep)
+		must(t, err)
+		full := "every worker of this pool is " + state + ": see turnus admin workers ls"
+		if r, why, j := check(), explain(), jobs(); r.Reason != full || !strings.HasPrefix(why, full+"; ") || code != core.NoWorker || !strings.HasPrefix(j.Reason, full+"; ") || j.ReasonCode != core.NoWorker {
+			t.Errorf("%s: run %q; explain %q, %q; job %q, %q", state, r.Reason, why, code, j.Reason, j.ReasonCode)
+		}
+	}
+	_, err = b.queue.Post(t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", State: api.WorkerReady}), api.WorkerKeep)
+	must(t, err)
 	if waitsFor(core.NoWorker) || !waitsFor(core.NoSlot) {
 		t.Error("with a worker, a host waits for one")
 	}

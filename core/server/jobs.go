@@ -96,14 +96,19 @@ func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, j
 func (s *Server) addStatesOf(ctx context.Context, scope ledger.Scope, runs func(at int) *ledger.Run, jobs []api.Job) {
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
+	unworked := sync.OnceValue(func() string { return s.unworked(ctx) })
 	var asking sync.WaitGroup
 	for part := range askTogether {
 		asking.Go(func() {
 			for i := part; i < len(jobs); i += askTogether {
 				if j, run := &jobs[i], runs(i); j.Outcome == "" {
 					why := s.standing(ctx, scope, run, core.JobID{Run: j.Run, Index: j.Index})
+					if why.State == core.Pending {
+						why = whyPending(why, unworked())
+					}
 					j.State, j.Reason, j.ReasonCode, j.MayHaveBegun = why.State, why.Reason, why.ReasonCode, j.Index < run.Uncertain
 					if !why.Since.IsZero() {
+						j.Worker = why.Worker
 						j.Started, j.Ended = why.Since, time.Time{} // not those of a life before
 					}
 				}
@@ -136,7 +141,7 @@ func (s *Server) standing(ctx context.Context, scope ledger.Scope, run *ledger.R
 	case err != nil:
 		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer", ReasonCode: core.QueueAway}
 	}
-	return api.Explanation{State: why.State, Reason: why.Reason.Text() + s.holder(ctx, scope, why.Holder), ReasonCode: why.Reason.Code(), Since: why.Since, Until: why.Until}
+	return api.Explanation{State: why.State, Reason: why.Reason.Text() + s.holder(ctx, scope, why.Holder), ReasonCode: why.Reason.Code(), Worker: why.Node, Since: why.Since, Until: why.Until}
 }
 
 // whyWaits returns where a job is by the queue, with the reason of a suspended one.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -40,11 +41,17 @@ func TestReasonOfALaunch(t *testing.T) {
 		"bulk": {launch: func() string {
 			return b.bulk(operator, []api.KeyedRun{{Key: "k", NewRun: asked("ticket 2")}})[0].Run.ID
 		}, reason: "ticket 2"},
-		"retry":                               {launch: retry("ticket 3", "ticket 4"), reason: "ticket 4"},
-		"retry without a reason":              {launch: retry("ticket 5", ""), reason: "ticket 5"},
-		"trigger":                             {launch: trigger("acme:acme-patch", "ticket 6"), reason: "ticket 6"},
-		"trigger again":                       {launch: trigger("acme:acme-patch", "ticket 7"), reason: "ticket 7"}, // from a template
-		"trigger without a reason":            {launch: trigger("acme:weekly", ""), reason: "contract 8"},
+		"retry":                       {launch: retry("ticket 3", "ticket 4"), reason: "ticket 4"},
+		"retry without a reason":      {launch: retry("ticket 5", ""), reason: "ticket 5"},
+		"trigger":                     {launch: trigger("acme:acme-patch", "ticket 6"), reason: "ticket 6"},
+		"trigger again":               {launch: trigger("acme:acme-patch", "ticket 7"), reason: "ticket 7"}, // from a template
+		"trigger without a reason":    {launch: trigger("acme:weekly", ""), reason: "contract 8"},
+		"retry with a blank reason":   {launch: retry("ticket 12", "   "), reason: "ticket 12"},
+		"trigger with a blank reason": {launch: trigger("acme:weekly", "   "), reason: "contract 8"},
+		"a blank reason":              {launch: func() string { return b.launch("acme", asked("   ")).ID }},
+		"a blank reason in bulk": {launch: func() string {
+			return b.bulk(operator, []api.KeyedRun{{Key: "blank", NewRun: asked("   ")}})[0].Run.ID
+		}},
 		"trigger of a schedule with a reason": {launch: trigger("acme:weekly", "ticket 9"), reason: "ticket 9"},
 		"replaced": {launch: func() string {
 			run := b.launch("acme", api.NewRun{FourEyes: true, LaunchOptions: api.LaunchOptions{Reason: "ticket 10"}})
@@ -112,5 +119,43 @@ func TestFormerReasonIsOneLine(t *testing.T) {
 		if got := oneLine(former); got != want {
 			t.Errorf("%q: got %q, expected %q", former, got, want)
 		}
+	}
+}
+
+// Every operation that takes a reason refuses one that is not one line, whatever it is for. A
+// reason of one line is the control: it is refused for nothing that it holds.
+func TestEveryReasonIsOneLine(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	tried := 0
+	for _, o := range b.walk() {
+		if o.RequestBody == nil || o.RequestBody.Content["application/json"] == nil {
+			continue
+		}
+		schema := o.RequestBody.Content["application/json"].Schema
+		if schema.Ref != "" {
+			schema = b.server.OpenAPI().Components.Schemas.SchemaFromRef(schema.Ref)
+		}
+		if schema.Properties["reason"] == nil {
+			continue
+		}
+		tried++
+		tenant := "acme"
+		if o.everyone {
+			tenant = everyTenant
+		}
+		secret := b.token(tenant, Admin, o.permits...)
+		body := map[string]any{}
+		must(t, json.Unmarshal(asJSON(o.body), &body))
+		for why, good := range map[string]bool{"two\nlines": false, "red \x1b[31m": false, "\u202eevil": false, strings.Repeat("ä", 1001): false, "ticket 4711": true} {
+			body["reason"] = why
+			a := b.ask(secret, o.Method, o.url, body, o.headers...)
+			if refused := a.status == http.StatusUnprocessableEntity && strings.Contains(a.body, "reason"); refused == good {
+				t.Errorf("%s with the reason %.20q: %d %s", o.OperationID, why, a.status, a.body)
+			}
+		}
+	}
+	if tried < 18 {
+		t.Errorf("%d operations take a reason, expected 18 or more", tried)
 	}
 }

@@ -244,9 +244,9 @@ func refuseForeignHosts(by caller, run string, m ledger.Material) error {
 
 // oneLine makes one line of what a former version took in several; "" if the text is none today.
 func oneLine(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if core.CheckReason(text) != nil {
+	line, err := core.CheckReason(strings.Join(strings.Fields(text), " "))
+	if err != nil {
 		return ""
 	}
-	return text
+	return line
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -291,12 +292,34 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 			defer cancel()
 			ctx = limited
 		}
-		out, err := fn(ctx, callerOf(ctx), in)
+		var out *O
+		err := checkReason(in)
+		if err == nil {
+			out, err = fn(ctx, callerOf(ctx), in)
+		}
 		if err != nil {
 			return nil, s.problem(r, orStops(ctx, err))
 		}
 		return out, nil
 	})
+}
+
+// checkReason refuses the reason in the body of a request as core.CheckReason does, and takes the
+// spaces around it away. Every route whose body has one has it by this name.
+func checkReason(in any) error {
+	body := reflect.ValueOf(in).Elem().FieldByName("Body")
+	if body.Kind() != reflect.Struct {
+		return nil
+	}
+	reason := body.FieldByName("Reason")
+	if reason.Kind() != reflect.String {
+		return nil
+	}
+	text, err := core.CheckReason(reason.String())
+	if err == nil {
+		reason.SetString(text)
+	}
+	return err
 }
 
 // clip cuts a text that a stranger sent.

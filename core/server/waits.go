@@ -80,7 +80,9 @@ func (s *Server) listWaits(ctx context.Context, by caller, in *RunPath) (*body[a
 		w.add(api.Wait{Code: core.WaveClosed, Reason: wavesClosed(sheet.limits, open[closed], open[len(open)-1])}, open[closed:]...)
 	}
 	idle := notLeased(open[:closed], said.leased)
-	w.unworked = len(idle) > 0 && s.deserted(ctx)
+	if len(idle) > 0 {
+		w.unworked = s.unworked(ctx)
+	}
 	w.paused = st.Phase == queue.Paused
 	w.tell(&said, idle, func(job string) string { return s.holder(ctx, by.scope, job) })
 	shown := w.list()
@@ -191,8 +193,8 @@ type waitKey struct {
 // waits puts hosts together that wait for the same.
 type waits struct {
 	sheet    *sheet
-	unworked bool // no worker reports
-	paused   bool // the run is
+	unworked string // why no worker takes a job
+	paused   bool   // the run is
 	all      []api.Wait
 	at       map[waitKey]int // places in all
 }
@@ -200,8 +202,8 @@ type waits struct {
 // of is the wait of a host by the queue's answer; holder ends its reason.
 func (w *waits) of(why *queue.Explanation, holder string) api.Wait {
 	switch pending := why.State == core.Pending; {
-	case pending && w.unworked:
-		return api.Wait{Code: core.NoWorker, Reason: nobodyWorks}
+	case pending && w.unworked != "":
+		return api.Wait{Code: core.NoWorker, Reason: w.unworked}
 	case pending && w.paused:
 		return api.Wait{Code: core.RunPaused, Reason: "the run is paused"}
 	}
@@ -244,7 +246,7 @@ func (w *waits) rest(said *asked, rest []int) {
 		switch {
 		case why.State == core.Suspended:
 			forEvent[why.Event]++
-		case why.State == core.Pending && why.Reason.Code() == core.NotDue && !w.paused && !w.unworked:
+		case why.State == core.Pending && why.Reason.Code() == core.NotDue && !w.paused && w.unworked == "":
 			oneStart = oneStart && (later == nil || later.Until.Equal(why.Until))
 			later, late = why, late+1
 		case why.State == core.Pending:
@@ -267,7 +269,7 @@ func (w *waits) rest(said *asked, rest []int) {
 		w.add(w.of(later, ""), rest...)
 		return
 	}
-	if !w.paused && !w.unworked { // else they wait for that first
+	if !w.paused && w.unworked == "" { // else they wait for that first
 		take(core.NotDue, "waits for its start, which is later", st.Deferred-said.sight.Awaited[queue.EventWindow]-late)
 	}
 	switch {

@@ -129,7 +129,7 @@ func TestWaitsOfHostsThatAreDueLater(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*askedBed){
 		"1000 paused [web": func(b *askedBed) { b.waits.paused = true },
-		"1000 worker [web": func(b *askedBed) { b.waits.unworked = true },
+		"1000 worker [web": func(b *askedBed) { b.waits.unworked = nobodyWorks },
 		"800 not_due []":   func(*askedBed) {},
 		"700  [":           func(b *askedBed) { b.waits.sheet.rows = b.waits.sheet.rows[:900] },
 	} {

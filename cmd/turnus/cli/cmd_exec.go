@@ -73,7 +73,7 @@ There --become takes the permission exec-become, a --reason, and passwords that 
 	f.Queue.Add(c)
 	r.Add(c)
 	fl := c.Flags()
-	fl.StringVar(&f.Play.Reason, "reason", "", "why, for the record of the run and the audit log of a server")
+	fl.StringVar(&f.Play.Reason, "reason", "", "why, in one line of at most 1000 characters: for the record of the run and the audit log of a server")
 	fl.StringVar(&command.StopAfter, "stop-after", "", "failure threshold: start no more hosts after so many failed, as 5 or 10%")
 	fl.DurationVar(&command.Timeout, "timeout", 0, "end the command on a host after this time")
 	fl.DurationVar(&command.Needs, "needs", 0, "time that must be left in the window of a host, for hosts with a window set")

@@ -80,7 +80,7 @@ func (a *app) runVerbFor(use, short, example string, do func(c *client.Client, c
 }
 
 func reasonFlag(c *cobra.Command, reason *string) {
-	c.Flags().StringVar(reason, "reason", "", "why: shown to other people, and kept in the audit log")
+	c.Flags().StringVar(reason, "reason", "", "why, in one line of at most 1000 characters: shown to other people, and kept in the audit log")
 }
 
 func (a *app) approveCmd() *cobra.Command {

@@ -30,3 +30,22 @@ func TestAfterRefusal(t *testing.T) {
 		}
 	}
 }
+
+// The hint of what is not found is of its kind, whatever words its name has.
+func TestListOf(t *testing.T) {
+	for want, all := range map[string][]client.Error{
+		"turnus hosts ls":             {{What: "list jobs of host worker-9", Detail: `host "worker-9" is not in the inventory`}, {What: "list open jobs of nope", Detail: `host "nope" is not in the inventory`}},
+		"turnus project playbooks ls": {{What: "launch schedule-x", Detail: `playbook "schedule-x" is not in the project`}, {What: "show playbook token"}},
+		"turnus schedules ls":         {{What: "pause schedule worker", Detail: `there is no schedule "worker"`}},
+		"turnus admin workers ls":     {{What: "cordon worker source", Detail: `worker "source" is not there`}},
+		"turnus admin tokens ls":      {{What: "revoke token 4f", Detail: "revoke token 4f: it is not in the ledger"}},
+		"turnus windows approvals":    {{What: "show window set host", Detail: `window set "host" is not in the project`}},
+		"turnus runs ls":              {{What: "show run playbook-1", Detail: `run "playbook-1" is not in the ledger`}},
+	} {
+		for _, e := range all {
+			if got := listOf(&e); !strings.HasPrefix(got, want+" lists") {
+				t.Errorf("%s: %s: the hint is %q, expected %q", e.What, e.Detail, got, want)
+			}
+		}
+	}
+}

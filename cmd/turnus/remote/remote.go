@@ -250,11 +250,13 @@ func listOf(e *client.Error) string {
 	if e.Local() {
 		local = " --local"
 	}
-	for _, known := range []struct{ word, command string }{
-		{"schedule", "turnus schedules ls"}, {"playbook", "turnus project playbooks ls"}, {"worker", "turnus admin workers ls"}, {"token", "turnus admin tokens ls"},
-		{"notification", "turnus admin notifications ls"}, {"source", "turnus inventory ls"}, {"window set", "turnus windows approvals"},
+	detail := strings.TrimPrefix(e.Detail, "there is no ")
+	asked := e.What[:strings.LastIndexByte(e.What, ' ')+1] // without the name, which is of whatever words
+	for _, known := range []struct{ kind, command string }{
+		{"host ", "turnus hosts ls"}, {"schedule ", "turnus schedules ls"}, {"playbook ", "turnus project playbooks ls"}, {"worker ", "turnus admin workers ls"},
+		{"token ", "turnus admin tokens ls"}, {"notification ", "turnus admin notifications ls"}, {"source ", "turnus inventory ls"}, {"window set ", "turnus windows approvals"},
 	} {
-		if strings.Contains(e.What+" "+e.Detail, known.word) {
+		if strings.HasPrefix(detail, known.kind) || !strings.HasPrefix(detail, "run ") && strings.HasSuffix(asked, known.kind) {
 			return known.command + " lists what there is"
 		}
 	}

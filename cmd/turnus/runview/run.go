@@ -105,7 +105,9 @@ func WriteRun(con *console.Console, r api.Run, local bool) {
 	for _, s := range r.Sources {
 		row("source", SourceText(s))
 	}
-	row("outcomes", Marked(OutcomeText(r.Outcomes), r.Check))
+	if outcomes := OutcomeText(r.Outcomes); outcomes != "" {
+		row("outcomes", Marked(outcomes, r.Check))
+	}
 	if r.Handlers > 0 {
 		list := fmt.Sprintf("%d pending: turnus hosts handlers ls --run %s", r.Handlers, r.ID)
 		if local {
@@ -132,9 +134,11 @@ func SourceText(s api.RunSource) string {
 // WriteForecast shows when a run is expected to end, and what holds it up.
 func WriteForecast(con *console.Console, f api.Forecast) {
 	row := func(name, value string) { fmt.Fprintf(con.Out, "%-12s %s\n", name, console.Printable(value)) }
-	if f.FinishP50.IsZero() {
+	switch {
+	case f.FinishP50.IsZero() && f.Hosts == 0: // nothing is left
+	case f.FinishP50.IsZero():
 		row("forecast", fmt.Sprintf("none of %s is expected to end", console.Plural(f.Hosts, "host")))
-	} else {
+	default:
 		row("forecast", fmt.Sprintf("%s left, done %s, with P90 %s", console.Plural(f.Hosts, "host"), console.LocalTime(f.FinishP50), console.LocalTime(f.FinishP90)))
 	}
 	if b := f.Binds; b != nil {

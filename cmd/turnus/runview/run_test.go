@@ -45,3 +45,21 @@ func TestWriteOptionsOfARun(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Outcomes of a dry run that no host has yet have no line, nor does a forecast of no host. One host
+// left is the control.
+func TestWriteRunWithoutOutcomes(t *testing.T) {
+	for hosts, want := range map[int]bool{0: false, 1: true} {
+		var out strings.Builder
+		con := console.New(strings.NewReader(""), &out, io.Discard)
+		run := api.Run{ID: "r1", Check: true}
+		if want {
+			run.Outcomes = map[core.Outcome]int{core.Changed: 1}
+		}
+		WriteRun(con, run, false)
+		WriteForecast(con, api.Forecast{Hosts: hosts})
+		if got := out.String(); strings.Contains(got, "outcomes") != want || strings.Contains(got, "dry run") != want || strings.Contains(got, "forecast") != want {
+			t.Errorf("%d hosts: %q", hosts, got)
+		}
+	}
+}

@@ -207,7 +207,7 @@ func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, 
 		ex.State, ex.Event = j.state, j.event
 		ex.Reason, ex.Until, ex.Holder = q.explainJob(j, now)
 		if j.state == core.Leased {
-			ex.Since = j.leasedAt
+			ex.Node, ex.Since = j.session.node, j.leasedAt
 		}
 		return ex, nil
 	}

@@ -71,8 +71,8 @@ func explainTexts(f *fixture) {
 			f.Errorf("Explain(%v) reports %+v, expected %q in its reason", ex.Job, ex, want.text)
 		}
 	}
-	if ex, idle := f.explain("a", 0), f.explain("a", 1); ex.Since.IsZero() || time.Since(ex.Since) > time.Minute || !idle.Since.IsZero() {
-		f.Errorf("Explain reports %v of a leased job and %v of another, expected when its lease began", ex.Since, idle.Since)
+	if ex, idle := f.explain("a", 0), f.explain("a", 1); ex.Node != "worker-7" || idle.Node != "" || ex.Since.IsZero() || time.Since(ex.Since) > time.Minute || !idle.Since.IsZero() {
+		f.Errorf("Explain reports %+v of a leased job and %+v of another, expected which node began the lease, and when", ex, idle)
 	}
 	if ex := f.explain("a", 4); ex.Holder != "holder/0" || strings.Contains(ex.Reason.Text(), "holder") {
 		f.Errorf("Explain reports %+v, expected who holds the host, apart from the reason", ex)

@@ -106,7 +106,7 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 		ex.Holder = b
 	case core.Leased:
 		since, _ := strconv.ParseInt(c, 10, 64)
-		ex.Since = micro(since)
+		ex.Node, ex.Since = a, micro(since)
 	}
 	ex.Reason = explain(ex, a, b, c)
 	return ex, nil

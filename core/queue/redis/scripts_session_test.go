@@ -320,7 +320,7 @@ func explainReads(b bench) {
 		}{
 			{"r", 0, core.Done, "ended as changed", ""},
 			{"r", 1, core.Retrying, "waits for its next attempt, 1 made so far", core.NextAttempt},
-			{"r", 2, core.Leased, "leased by node since ", ""},
+			{"r", 2, core.Leased, "leased by node for ", ""},
 			{"r", 4, core.Pending, "waits for its turn: its run has 2 jobs in flight, its tenant 2", core.NoSlot},
 			{"r", 5, core.Pending, "waits for its wave: 5 hosts of the run may start so far", core.WaveClosed},
 			{"same", 0, core.Blocked, "waits for host r-2, held by another job", core.LockHeld},
