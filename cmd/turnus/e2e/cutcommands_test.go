@@ -83,7 +83,7 @@ func (c cutCommand) call(l *lab, at *point) {
 }
 
 // points are where the command dies: behind each of its commits, and also before those that record
-// what has happened outside of the ledger. A service makes other commits beside; these are not cut.
+// what has happened outside of the ledger. A service makes other commits also; these are not cut.
 func (c cutCommand) points(commits []string) (all []point) {
 	had := map[string]int{}
 	for _, name := range commits {
