@@ -141,6 +141,10 @@ func WriteContext(con *console.Console, name string, s Context) error {
 	if err != nil {
 		return err
 	}
+	before, ok := file.Contexts[name]
+	if ok && before.Server != s.Server {
+		con.Message("the context " + name + " asked " + before.Server + ", and asks this server now: with --context NAME each keeps its own")
+	}
 	file.Contexts[name] = s
 	if _, ok := file.Contexts[file.Current]; !ok {
 		file.Current = name
