@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Raw runs SQL behind the ledger's back.
+// Raw runs SQL that the ledger does not have.
 func (l *Ledger) Raw(ctx context.Context, sql string, args ...any) error {
 	_, err := l.db.write.ExecContext(ctx, sql, args...)
 	return err

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// manyRuns adds complete runs behind the ledger's back, of the tenants b, a and a in turn, each
+// manyRuns adds complete runs by SQL, of the tenants b, a and a in this order, each
 // with one job that ended as unchanged.
 func manyRuns(t *testing.T, l *ledger.Ledger, n int) {
 	t.Helper()

@@ -196,11 +196,11 @@ func (t *todo) file(p Params, f wanted, e *entry, now *tree) {
 	if f.runs {
 		fresh = newExecutable
 	}
-	mode = either(mode, fresh)
+	mode = cmp.Or(mode, fresh)
 	owner := p.Owner
 	owner = cmp.Or(owner, "-")
 	if e != nil && e.kind == 'f' && !strings.Contains(p.Owner, ":") { // a file made again would get the login's
-		owner = either(p.Owner, e.uid) + ":" + e.gid
+		owner = cmp.Or(p.Owner, e.uid) + ":" + e.gid
 	}
 	t.send = append(t.send, sent{f, mode})
 	t.ops = append(t.ops, "f "+owner+" ./"+f.name)
@@ -244,12 +244,4 @@ var sums = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` sh
 // hide takes the hashes out of what people compare; the old and the new differ still.
 func (t *todo) hide() {
 	t.before, t.after = sums().ReplaceAllString(t.before, " as it is"), sums().ReplaceAllString(t.after, " new content")
-}
-
-func either[T comparable](a, b T) T {
-	var zero T
-	if a != zero {
-		return a
-	}
-	return b
 }

@@ -3,6 +3,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +114,7 @@ func run(ctx context.Context, r *runOf) error {
 		return nil
 	}
 	r.Changed()
-	r.Explain(fmt.Sprintf("%.12s, was %.12s", want, either(head, "nothing")))
+	r.Explain(fmt.Sprintf("%.12s, was %.12s", want, cmp.Or(head, "nothing")))
 	r.ShowDiff(p.Path, []byte(text(head, origin)), []byte(text(want, p.URL)))
 	if r.Check {
 		return nil
@@ -130,13 +131,6 @@ func text(commit, origin string) string {
 		return ""
 	}
 	return "commit " + commit + "\norigin " + origin + "\n"
-}
-
-func either(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // decide returns the commit to check out, and the name to fetch it by; "" for a commit.
@@ -159,10 +153,10 @@ func decide(p Params, a sdk.Answer) (want, ref string, err error) {
 			refs[f[1]] = f[0]
 		}
 	}
-	tag, branch := either(refs["refs/tags/"+p.Version+"^{}"], refs["refs/tags/"+p.Version]), refs["refs/heads/"+p.Version]
+	tag, branch := cmp.Or(refs["refs/tags/"+p.Version+"^{}"], refs["refs/tags/"+p.Version]), refs["refs/heads/"+p.Version]
 	switch {
 	case refs[p.Version] != "":
-		return either(refs[p.Version+"^{}"], refs[p.Version]), p.Version, nil
+		return cmp.Or(refs[p.Version+"^{}"], refs[p.Version]), p.Version, nil
 	case tag != "" && branch != "" && tag != branch:
 		return "", "", fmt.Errorf("%s is a branch and a tag: write version: refs/heads/%s or refs/tags/%s", p.Version, p.Version, p.Version)
 	case branch != "":

@@ -100,7 +100,7 @@ func (c cutCommand) points(commits []string) (all []point) {
 }
 
 // A command that is killed at any of its commits, and called again, leaves what a command leaves
-// that was not killed. The commits of a service that removes expired data, and puts off a schedule
+// that was not killed. The commits of a service that removes expired data, and postpones a schedule
 // that it cannot read, are cut in the same way.
 func TestLabCommandsKilledAtEachCommit(t *testing.T) {
 	t.Parallel()

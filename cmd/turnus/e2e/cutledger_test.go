@@ -168,7 +168,7 @@ func (l *lab) retains() []string {
 	return append([]string{"up", "--data", l.data(), "--project", filepath.Join(l.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "", "--keep-runs", "30d", "--keep-outputs", "1d"}, l.pluginFlags()...)
 }
 
-// retained reports whether the service has removed what is old, and put off the schedule.
+// retained reports whether the service has removed what is old, and postponed the schedule.
 func (l *lab) retained() bool {
 	return len(l.rows(`SELECT seq FROM runs WHERE seq = 1`, `SELECT idx FROM outputs WHERE run <= 2`, `SELECT due FROM schedules WHERE due = 1`)) == 0
 }
