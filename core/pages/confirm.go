@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -40,7 +41,7 @@ func unconfirmed(sent url.Values, what string, n int, isWide bool) string {
 		return "Nothing was done: the reason is missing. Go back, and type one."
 	}
 	if typed := strings.TrimSpace(sent.Get("typed")); isWide && typed != strconv.Itoa(n) {
-		return fmt.Sprintf("Nothing was done: the number of %ss that was typed is %q, and the action is for %s. Go back, and type the number.", what, typed, plural(n, what))
+		return fmt.Sprintf("Nothing was done: the number of %ss that was typed is %q, and the action is for %s. Go back, and type the number.", what, typed, core.Plural(n, what))
 	}
 	return ""
 }

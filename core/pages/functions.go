@@ -23,7 +23,7 @@ func functions() template.FuncMap {
 		"endpart":   func() template.HTML { return partEnd },
 		"worked":    pictures.Worked,
 		"shareNote": func() string { return pictures.ShareHistoryNote },
-		"plural":    plural,
+		"plural":    core.Plural,
 		"size":      sizeOf,
 		"stream": func(output string) string {
 			_, stream, _ := strings.Cut(output, "/")
@@ -105,13 +105,6 @@ func lasting(d time.Duration) string {
 		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 	}
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // sizeOf formats a number of bytes for people.

@@ -100,7 +100,7 @@ func previewOf(path, verb string, plan api.Plan, sent []input) preview {
 	if plan.Check {
 		out.Verb = "Dry run on "
 	}
-	out.Verb += plural(plan.Hosts, "host")
+	out.Verb += core.Plural(plan.Hosts, "host")
 	return out
 }
 
@@ -157,7 +157,7 @@ func typed(sent url.Values) string {
 		return "Not launched: read the preview first."
 	}
 	if sent.Get("wide") != "" && strings.TrimSpace(sent.Get("typed")) != strconv.Itoa(hosts) {
-		return fmt.Sprintf("Not launched: the number of hosts that was typed is %q, and the launch is for %s.", sent.Get("typed"), plural(hosts, "host"))
+		return fmt.Sprintf("Not launched: the number of hosts that was typed is %q, and the launch is for %s.", sent.Get("typed"), core.Plural(hosts, "host"))
 	}
 	return ""
 }

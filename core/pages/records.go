@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -143,7 +144,7 @@ func changesOf(before, after json.RawMessage) []fieldChange {
 		}
 	}
 	if left := len(changes) - maxFields; left > 0 {
-		changes = append(changes[:maxFields], fieldChange{"more", "", plural(left, "further field")})
+		changes = append(changes[:maxFields], fieldChange{"more", "", core.Plural(left, "further field")})
 	}
 	return changes
 }

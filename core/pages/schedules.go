@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -67,7 +68,7 @@ func (view scheduleView) untriggered(sent url.Values) (status int, problem strin
 	if view.Plan != nil {
 		hosts = view.Plan.Hosts
 		if seen := sent.Get("hosts"); seen != strconv.Itoa(hosts) {
-			return http.StatusConflict, fmt.Sprintf("Nothing was launched: the page had %q hosts, and a trigger is for %s now. Trigger again.", seen, plural(hosts, "host"))
+			return http.StatusConflict, fmt.Sprintf("Nothing was launched: the page had %q hosts, and a trigger is for %s now. Trigger again.", seen, core.Plural(hosts, "host"))
 		}
 	}
 	return http.StatusUnprocessableEntity, unconfirmed(sent, "host", hosts, view.Wide())

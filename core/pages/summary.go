@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/pictures"
 )
 
@@ -11,7 +12,7 @@ import (
 func (v *runView) Summary() string {
 	parts := make([]string, 0, len(v.Bars))
 	for _, b := range v.Bars {
-		parts = append(parts, fmt.Sprintf("%s %s", plural(b.Hosts, "host"), b.Kind))
+		parts = append(parts, fmt.Sprintf("%s %s", core.Plural(b.Hosts, "host"), b.Kind))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -26,9 +27,9 @@ func (view overviewView) Summary() string {
 			}
 		}
 	}
-	text := plural(len(view.Active), "active run") + ", " + plural(len(view.Waiting), "run") + " for a person"
+	text := core.Plural(len(view.Active), "active run") + ", " + core.Plural(len(view.Waiting), "run") + " for a person"
 	if bad > 0 {
-		text += ", " + plural(bad, "bad host") + " of active runs"
+		text += ", " + core.Plural(bad, "bad host") + " of active runs"
 	}
 	return text
 }
@@ -37,7 +38,7 @@ func (view overviewView) Summary() string {
 func (view fleetView) Summary() string {
 	parts := make([]string, 0, len(view.Counts))
 	for _, c := range view.Counts {
-		parts = append(parts, fmt.Sprintf("%s %s", plural(c.Hosts, "host"), c.Word()))
+		parts = append(parts, fmt.Sprintf("%s %s", core.Plural(c.Hosts, "host"), c.Word()))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -51,5 +52,5 @@ func (view queueView) Summary() string {
 			running += l.InFlight
 		}
 	}
-	return plural(running, "host") + " running, " + plural(waiting, "host") + " waiting"
+	return core.Plural(running, "host") + " running, " + core.Plural(waiting, "host") + " waiting"
 }

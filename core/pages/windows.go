@@ -58,7 +58,7 @@ func (a approval) Affected() string {
 	if most > a.Hosts && len(a.Work) > 1 {
 		return fmt.Sprintf("the hosts of the playbooks above, at least %d,", most)
 	}
-	return plural(most, "host")
+	return core.Plural(most, "host")
 }
 
 func readWindows(ctx context.Context, v visit, q url.Values) (any, error) {
@@ -243,7 +243,7 @@ func workText(work []api.WindowWork, open, closes time.Time) string {
 	}
 	var all []string
 	for _, one := range work {
-		text := one.Playbook + " on " + plural(one.Hosts, "host")
+		text := one.Playbook + " on " + core.Plural(one.Hosts, "host")
 		needs := ", each needs " + lasting(one.Need.Duration()) + ", rollback included"
 		if one.Took > 0 {
 			needs += ", and took about " + lasting(one.Took.Duration()) + " in recent runs"

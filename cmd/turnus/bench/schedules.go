@@ -284,7 +284,7 @@ func writeSchedulesReport(con *console.Console, r schedulesReport) {
 		{"WHAT", "FIGURE"},
 		{"put", fmt.Sprintf("%d schedules in %.1f s, %.0f/s", r.Put.Schedules, r.Put.Seconds, r.Put.PerSecond)},
 		{"idle server", fmt.Sprintf("%.2f %% of a core", 100*r.IdleCore)},
-		{"due at one instant", fmt.Sprintf("%d on %s, %d of them killed then", v.Due, console.Plural(v.Servers, "server"), v.Killed)},
+		{"due at one instant", fmt.Sprintf("%d on %s, %d of them killed then", v.Due, core.Plural(v.Servers, "server"), v.Killed)},
 		{"launch minus due", fmt.Sprintf("p50 %s, p99 %s, max %s", v.P50.Duration().Round(time.Millisecond), v.P99.Duration().Round(time.Millisecond), v.Max.Duration().Round(time.Millisecond))},
 		{"launched", fmt.Sprintf("%d runs; counted as launched exactly once: %d; launched twice: %d; of unknown runs: %d", v.Launched, v.Confirmed, v.Repeated, v.Wrong)},
 		{"started", fmt.Sprintf("%d hosts: p50 %s, last %s after they were due; again: %d", r.Started.Hosts, r.Started.P50.Duration().Round(time.Millisecond), r.Started.Last.Duration().Round(time.Millisecond), r.Started.Again)},

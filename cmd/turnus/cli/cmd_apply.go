@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/definitions"
@@ -74,7 +75,7 @@ func (a *app) apply(ctx context.Context, c *client.Client, f *applyFlags, path s
 	if err := (definitions.Changes{Changes: changesOf(changes.Items)}).WriteText(a.Out); err != nil {
 		return err
 	}
-	a.Message(fmt.Sprintf("applied: %s, %s, %s", console.Plural(applied.Playbooks, "playbook"), console.Plural(applied.Hosts, "host"), console.Plural(applied.Windows, "window set")))
+	a.Message(fmt.Sprintf("applied: %s, %s, %s", core.Plural(applied.Playbooks, "playbook"), core.Plural(applied.Hosts, "host"), core.Plural(applied.Windows, "window set")))
 	return nil
 }
 

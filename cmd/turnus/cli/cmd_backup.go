@@ -81,17 +81,17 @@ func (a *app) backup(ctx context.Context, f *service.StoreFlags, where string, w
 		warn("the ledger is encrypted with " + keysText(lacks) + ", which was not given: after a restore it can be read only with the key ring that has it. Keep a copy of its file away from the backups")
 	}
 	if m.Outputs != nil && m.Outputs.Missing > 0 {
-		warn(console.Plural(int(m.Outputs.Missing), "large output") + " could not be copied: not found; it was removed with a run just now, or is lost")
+		warn(core.Plural(int(m.Outputs.Missing), "large output") + " could not be copied: not found; it was removed with a run just now, or is lost")
 	}
 	if m.Outputs != nil && m.Outputs.Damaged > 0 {
-		warn(console.Plural(int(m.Outputs.Damaged), "large output") + " of earlier backups could not be read in " + ledger.ShownBucket(where) + ", or had other bytes than were copied then. They are copied again; check the storage of that place")
+		warn(core.Plural(int(m.Outputs.Damaged), "large output") + " of earlier backups could not be read in " + ledger.ShownBucket(where) + ", or had other bytes than were copied then. They are copied again; check the storage of that place")
 	}
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, backupDoc(m))
 	}
-	text := fmt.Sprintf("backup %s in %s: %s, %s of the ledger", m.ID, ledger.ShownBucket(where), console.Plural(int(m.Rows("runs")), "run"), console.BytesText(m.Size()))
+	text := fmt.Sprintf("backup %s in %s: %s, %s of the ledger", m.ID, ledger.ShownBucket(where), core.Plural(int(m.Rows("runs")), "run"), console.BytesText(m.Size()))
 	if m.Outputs != nil {
-		text += fmt.Sprintf(", %s (%s, %d new)", console.Plural(int(m.Outputs.Objects), "large output"), console.BytesText(m.Outputs.Size), m.Outputs.New)
+		text += fmt.Sprintf(", %s (%s, %d new)", core.Plural(int(m.Outputs.Objects), "large output"), console.BytesText(m.Outputs.Size), m.Outputs.New)
 	}
 	_, _ = fmt.Fprintf(a.Out, "%s, in %s\n", text, took.Round(10*time.Millisecond))
 	return nil
@@ -212,7 +212,7 @@ func lacksOutputs(m *backup.Manifest) string {
 	if m.Outputs == nil || m.Outputs.Missing == 0 {
 		return ""
 	}
-	return "lacks " + console.Plural(int(m.Outputs.Missing), "large output") + " that could not be found when it was made"
+	return "lacks " + core.Plural(int(m.Outputs.Missing), "large output") + " that could not be found when it was made"
 }
 
 func (a *app) verified(v *backup.Verified) error {
@@ -234,7 +234,7 @@ func (a *app) verified(v *backup.Verified) error {
 			_, _ = fmt.Fprintf(a.Out, "FAULT     %s %s\n", console.Printable(one.Run), console.Printable(one.What))
 		}
 		if len(v.Findings) == 0 {
-			text := fmt.Sprintf("sound: backup %s with %s, the audit log up to entry %d", m.ID, console.Plural(int(m.Rows("runs")), "run"), m.Audit.Seq)
+			text := fmt.Sprintf("sound: backup %s with %s, the audit log up to entry %d", m.ID, core.Plural(int(m.Rows("runs")), "run"), m.Audit.Seq)
 			if len(m.Keys) > 0 {
 				text += "; it takes the key ring with " + console.Printable(keysText(m.Keys)) + " to read it"
 			}
@@ -302,7 +302,7 @@ func (a *app) restore(ctx context.Context, f *service.StoreFlags, where, id stri
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, backupDoc(m))
 	}
-	_, _ = fmt.Fprintf(a.Out, "restored backup %s of %s: %s, in %s\n", m.ID, console.LocalTime(m.Created), console.Plural(int(m.Rows("runs")), "run"), time.Since(began).Round(10*time.Millisecond))
+	_, _ = fmt.Fprintf(a.Out, "restored backup %s of %s: %s, in %s\n", m.ID, console.LocalTime(m.Created), core.Plural(int(m.Rows("runs")), "run"), time.Since(began).Round(10*time.Millisecond))
 	a.Message("start the service: it fills its queue from the ledger. Changes since the backup are lost: check runs that come back paused, and tokens that were revoked since")
 	if lacks := lacksOutputs(m); lacks != "" && o.Objects != nil {
 		a.Message("the backup " + lacks)

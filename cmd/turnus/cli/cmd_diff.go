@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory/sources"
@@ -129,7 +130,7 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	before, err := f.load(ctx, from, o)
 	if found, ok := errors.AsType[playbooks.Diagnostics](err); ok {
 		doc.OldValid = false // a change that mends it must not be refused
-		fmt.Fprintf(a.Err, "%s%s is not valid (%s): all of %s is shown as added\n", a.Paint(console.Yellow, "note: "), from, console.Plural(len(found), "problem"), to)
+		fmt.Fprintf(a.Err, "%s%s is not valid (%s): all of %s is shown as added\n", a.Paint(console.Yellow, "note: "), from, core.Plural(len(found), "problem"), to)
 	} else if err != nil {
 		return err
 	}
@@ -180,7 +181,7 @@ func (a *app) reportDiff(doc diffDoc, f *diffFlags) error {
 	} else {
 		if len(doc.Problems) > 0 {
 			fmt.Fprintln(a.Err, doc.Problems.Error())
-			fmt.Fprintln(a.Err, a.Paint(console.Red, console.Plural(len(doc.Problems), "problem")))
+			fmt.Fprintln(a.Err, a.Paint(console.Red, core.Plural(len(doc.Problems), "problem")))
 		}
 		for _, w := range doc.Warnings {
 			fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w.String())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/definitions"
@@ -39,7 +40,7 @@ func (a *app) printRejected(got *api.RejectedChanges) error {
 		writeFileChange(&b, f)
 	}
 	if got.FilesLeftOut > 0 {
-		fmt.Fprintf(&b, "%s left out\n", console.Plural(got.FilesLeftOut, "further file"))
+		fmt.Fprintf(&b, "%s left out\n", core.Plural(got.FilesLeftOut, "further file"))
 	}
 	if _, err := fmt.Fprint(a.Out, b.String()); err != nil {
 		return err
@@ -53,7 +54,7 @@ func (a *app) printRejected(got *api.RejectedChanges) error {
 		return err
 	}
 	if got.LeftOut > 0 {
-		a.Message(console.Plural(got.LeftOut, "further change") + " left out")
+		a.Message(core.Plural(got.LeftOut, "further change") + " left out")
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
@@ -85,9 +86,9 @@ func (a *app) diagnosis(f *service.DoctorFlags, d service.Diagnosis) error {
 	}
 	switch {
 	case faults > 0 && !f.Fix:
-		_, _ = fmt.Fprintf(a.Out, "%s: turnus admin doctor --fix repairs what can be repaired\n", console.Plural(faults, "fault"))
+		_, _ = fmt.Fprintf(a.Out, "%s: turnus admin doctor --fix repairs what can be repaired\n", core.Plural(faults, "fault"))
 	case faults > 0:
-		_, _ = fmt.Fprintf(a.Out, "not repaired: %s\n", console.Plural(faults, "fault"))
+		_, _ = fmt.Fprintf(a.Out, "not repaired: %s\n", core.Plural(faults, "fault"))
 	default:
 		_, _ = fmt.Fprintf(a.Out, "sound: %s\n", looked)
 	}

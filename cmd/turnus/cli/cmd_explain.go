@@ -56,7 +56,7 @@ func (a *app) writeExplanation(e api.Explanation) {
 		row("window", text)
 	}
 	if e.Ahead != nil {
-		row("position", console.Plural(*e.Ahead, "host")+" of the run before it")
+		row("position", core.Plural(*e.Ahead, "host")+" of the run before it")
 	}
 	if s := e.Starts; s != nil {
 		starts := "starts " + console.LocalTime(s.P50) + ", "

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/configs"
 )
 
@@ -180,5 +181,5 @@ func (a *app) printConfigDiff(doc configsDiffDoc) {
 			}
 		}
 	}
-	a.Message(fmt.Sprintf("%s in %s changed", console.Plural(files, "file"), console.Plural(len(doc.Changes), "host")))
+	a.Message(fmt.Sprintf("%s in %s changed", core.Plural(files, "file"), core.Plural(len(doc.Changes), "host")))
 }

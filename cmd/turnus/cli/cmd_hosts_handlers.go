@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -87,7 +88,7 @@ what the handler does. One call drops 1000 at most. A server's audit log names t
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, console.ListOf(out.Items))
 			}
-			fmt.Fprintf(a.Out, "%s dropped\n", console.Plural(len(out.Items), "pending handler"))
+			fmt.Fprintf(a.Out, "%s dropped\n", core.Plural(len(out.Items), "pending handler"))
 			return nil
 		}),
 	}

@@ -233,7 +233,7 @@ func (a *app) printReview(name string, doc reviewDoc) error {
 		fmt.Fprintln(a.Out, st.Failed)
 	}
 	if !st.Good.IsZero() {
-		fmt.Fprintf(a.Out, "source %s: in use: %s of %s, generation %s\n", name, console.Plural(st.Hosts, "host"), st.Good.Format("2006-01-02T15:04:05Z07:00"), st.ID)
+		fmt.Fprintf(a.Out, "source %s: in use: %s of %s, generation %s\n", name, core.Plural(st.Hosts, "host"), st.Good.Format("2006-01-02T15:04:05Z07:00"), st.ID)
 	}
 	for _, left := range st.Left {
 		fmt.Fprintln(a.Out, "left out: "+left)
@@ -241,7 +241,7 @@ func (a *app) printReview(name string, doc reviewDoc) error {
 	if st.Waiting == nil || doc.Diff == nil {
 		return nil
 	}
-	fmt.Fprintf(a.Out, "waiting for approval, with %s: %s\n", console.Plural(st.Waiting.Hosts, "host"), st.Waiting.Why)
+	fmt.Fprintf(a.Out, "waiting for approval, with %s: %s\n", core.Plural(st.Waiting.Hosts, "host"), st.Waiting.Why)
 	for _, h := range doc.Diff.Removed {
 		fmt.Fprintln(a.Out, "- "+h)
 	}
@@ -268,7 +268,7 @@ a token of an approver.`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&f.remote, sourceNames),
 	}
 	approved := func(name string, hosts int) {
-		a.Message(fmt.Sprintf("source %s: in use: %s", name, console.Plural(hosts, "host")))
+		a.Message(fmt.Sprintf("source %s: in use: %s", name, core.Plural(hosts, "host")))
 	}
 	c.RunE = a.either(&f, func(ctx context.Context, c *client.Client, args []string) error {
 		s, err := c.ApproveSource(ctx, args[0], generation)

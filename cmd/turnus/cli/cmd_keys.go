@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
 )
 
@@ -158,11 +159,11 @@ func (a *app) writeUses(out service.EncryptedCheck) {
 		case k.Values == 0:
 			fmt.Fprintf(a.Out, "key %s is not used any more\n", k.Key)
 		default:
-			fmt.Fprintf(a.Out, "key %s is needed for %s\n", k.Key, console.Plural(k.Values, "value"))
+			fmt.Fprintf(a.Out, "key %s is needed for %s\n", k.Key, core.Plural(k.Values, "value"))
 		}
 	}
 	if out.Plain > 0 {
-		fmt.Fprintf(a.Out, "not encrypted: %s\n", console.Plural(out.Plain, "value"))
+		fmt.Fprintf(a.Out, "not encrypted: %s\n", core.Plural(out.Plain, "value"))
 	}
 	if !out.Redis {
 		a.Message("Redis was not checked: --redis names it")
@@ -212,7 +213,7 @@ func (a *app) reencrypt(ctx context.Context, f *service.EncryptedPlaces) (err er
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("%w\nhint: %s were encrypted again; run the command again to continue", err, console.Plural(done.Values, "value"))
+		return fmt.Errorf("%w\nhint: %s were encrypted again; run the command again to continue", err, core.Plural(done.Values, "value"))
 	}
 	doc := reencryptDoc{Ledger: done.Values, Failed: done.Failed, Failures: append([]string{}, done.Failures...)}
 	if a.Output == "json" {
@@ -220,7 +221,7 @@ func (a *app) reencrypt(ctx context.Context, f *service.EncryptedPlaces) (err er
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.Out, "encrypted again: %s of the ledger\n", console.Plural(doc.Ledger, "value"))
+		fmt.Fprintf(a.Out, "encrypted again: %s of the ledger\n", core.Plural(doc.Ledger, "value"))
 		for _, text := range doc.Failures {
 			fmt.Fprintln(a.Out, "cannot be opened: "+console.Printable(text))
 		}
@@ -256,7 +257,7 @@ queue is in its process between promote and retire.`,
 			}
 			for _, u := range out.Uses {
 				if u.Key == id.String() {
-					return console.Invalid("key %s is needed: %s in %s\nhint: turnus admin keys re-encrypt encrypts the ledger with the present key; Redis removes runs a day after their end", id, console.Plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
+					return console.Invalid("key %s is needed: %s in %s\nhint: turnus admin keys re-encrypt encrypts the ledger with the present key; Redis removes runs a day after their end", id, core.Plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
 				}
 			}
 			if err := f.BegunSince(cmd.Context(), a.Console, id); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
 )
 
 func (a *app) manCmd() *cobra.Command {
@@ -46,7 +47,7 @@ SOURCE_DATE_EPOCH gives their date, so that one revision always makes the same p
 			if err != nil {
 				return err
 			}
-			a.Message(fmt.Sprintf("%s in %s", console.Plural(len(pages), "manual page"), args[0]))
+			a.Message(fmt.Sprintf("%s in %s", core.Plural(len(pages), "manual page"), args[0]))
 			return nil
 		},
 	}

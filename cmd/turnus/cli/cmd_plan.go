@@ -126,7 +126,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 		return err
 	}
 	if n := len(none) + len(launches); a.Output == "svg" && n > 1 {
-		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: turnus plan PLAYBOOK -o svg, one call for each", console.Plural(n, "playbook"))
+		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: turnus plan PLAYBOOK -o svg, one call for each", core.Plural(n, "playbook"))
 	}
 	o := planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Concurrency: f.concurrency, Calendar: f.play.Windows.Calendar(), Types: node.PlaybookOptions(sup, nil).Types}
 	for _, e := range none {

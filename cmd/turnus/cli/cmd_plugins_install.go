@@ -110,7 +110,7 @@ func (a *app) pluginsLockCmd() *cobra.Command {
 			if check {
 				n, err := host.CheckLock(dir, adapter, box)
 				if err == nil {
-					a.Message(console.Plural(n, "plugin") + " as locked")
+					a.Message(core.Plural(n, "plugin") + " as locked")
 				}
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 )
 
@@ -103,7 +104,7 @@ func (a *app) prune(ctx context.Context, f *service.StoreFlags, r *service.Reten
 	if remove {
 		verb = "are removed"
 	}
-	_, _ = fmt.Fprintf(a.Out, "%s, %s (%s), and %s (%s) %s\n", console.Plural(doc.Runs, "run"), console.Plural(int(doc.Outputs), "large output"), console.BytesText(doc.Bytes),
-		console.Plural(swept.Orphans, "object")+" that no run names", console.BytesText(swept.Bytes), verb)
+	_, _ = fmt.Fprintf(a.Out, "%s, %s (%s), and %s (%s) %s\n", core.Plural(doc.Runs, "run"), core.Plural(int(doc.Outputs), "large output"), console.BytesText(doc.Bytes),
+		core.Plural(swept.Orphans, "object")+" that no run names", console.BytesText(swept.Bytes), verb)
 	return nil
 }

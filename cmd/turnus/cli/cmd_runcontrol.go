@@ -145,7 +145,7 @@ with redo: always. A host that cannot continue refuses the retry, or begins with
 				return console.PrintJSON(a.Out, run)
 			}
 			fmt.Fprintln(a.Out, run.ID)
-			a.Message(fmt.Sprintf("%s: %s; turnus watch %s", run.Playbook, console.Plural(run.Total, "host"), run.ID))
+			a.Message(fmt.Sprintf("%s: %s; turnus watch %s", run.Playbook, core.Plural(run.Total, "host"), run.ID))
 			return nil
 		}),
 	}

@@ -256,7 +256,7 @@ func (a *app) schedulesBackfillCmd() *cobra.Command {
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, done)
 			}
-			fmt.Fprintln(a.Out, console.Plural(done.Triggers, "fire time")+" to be launched")
+			fmt.Fprintln(a.Out, core.Plural(done.Triggers, "fire time")+" to be launched")
 			return nil
 		}),
 	}

@@ -192,7 +192,7 @@ func (a *app) encrypted(f *secretFile, names []string) error {
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, map[string]any{"file": f.path, "encrypted": names, "recipients": len(f.said.Recipients)})
 	}
-	fmt.Fprintf(a.Out, "%s: encrypted %s to %s\n", f.path, strings.Join(names, ", "), console.Plural(len(f.said.Recipients), "recipient"))
+	fmt.Fprintf(a.Out, "%s: encrypted %s to %s\n", f.path, strings.Join(names, ", "), core.Plural(len(f.said.Recipients), "recipient"))
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/pictures"
@@ -84,7 +85,7 @@ func (a *app) printShares(h *api.ShareHistory) {
 	}
 	console.Table(a.Out, rows)
 	if h.LeftOut > 0 {
-		fmt.Fprintf(a.Out, "%s left out\n", console.Plural(h.LeftOut, "further tenant"))
+		fmt.Fprintf(a.Out, "%s left out\n", core.Plural(h.LeftOut, "further tenant"))
 	}
 	if h.Partial {
 		a.Message("more than 2 million host tasks ended: only the newest runs are counted")

@@ -9,6 +9,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -32,7 +33,7 @@ waits for.`,
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, api.Signalled{Jobs: n})
 			}
-			fmt.Fprintf(a.Out, "%s: %s got the signal %s\n", args[0], console.Plural(n, "job"), args[1])
+			fmt.Fprintf(a.Out, "%s: %s got the signal %s\n", args[0], core.Plural(n, "job"), args[1])
 			return nil
 		}),
 	}

@@ -162,7 +162,7 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 		return console.PrintJSON(a.Out, run)
 	}
 	fmt.Fprintln(a.Out, run.ID)
-	a.Message(fmt.Sprintf("%s: %s, %s; turnus watch %s", run.Playbook, console.Plural(run.Total, "host"), run.Phase, run.ID))
+	a.Message(fmt.Sprintf("%s: %s, %s; turnus watch %s", run.Playbook, core.Plural(run.Total, "host"), run.Phase, run.ID))
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
@@ -130,13 +131,13 @@ func (a *app) reportValidation(all []*playbooks.Playbook, err error, warnings pl
 			return err
 		}
 	case doc.Valid:
-		fmt.Fprintln(a.Out, console.Plural(len(all), "playbook")+" valid")
+		fmt.Fprintln(a.Out, core.Plural(len(all), "playbook")+" valid")
 		for _, s := range doc.Secrets {
 			fmt.Fprintf(a.Out, "  %s uses secret %s: step %s\n", s.Playbook, s.Secret, strings.Join(s.Steps, ", "))
 		}
 	default:
 		fmt.Fprintln(a.Err, problems.Error())
-		fmt.Fprintln(a.Err, a.Paint(console.Red, console.Plural(len(problems), "problem")))
+		fmt.Fprintln(a.Err, a.Paint(console.Red, core.Plural(len(problems), "problem")))
 	}
 	if !doc.Valid {
 		return &console.Exit{Code: console.ExitInvalid}

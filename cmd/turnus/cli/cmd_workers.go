@@ -69,7 +69,7 @@ func (a *app) workerVerb(verb, text string, do func(*client.Client, context.Cont
 		return do(c, ctx, args[0], reason)
 	}
 	return remote.Shown(a.Console, c, &r, ask, func(w api.Worker) {
-		fmt.Fprintf(a.Out, "%s: %s, %s run\n", w.Name, w.State, console.Plural(w.Running, "job"))
+		fmt.Fprintf(a.Out, "%s: %s, %s run\n", w.Name, w.State, core.Plural(w.Running, "job"))
 	})
 }
 

@@ -115,9 +115,6 @@ func Short(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Plural is "1 host", "2 hosts".
-func Plural(n int, word string) string { return core.Plural(n, word) }
-
 // CutText returns the first n characters of s, the last of them "…" if there are more.
 func CutText(s string, n int) string {
 	if r := []rune(s); len(r) > n {

@@ -161,12 +161,12 @@ func Scanned(con *console.Console, list []hostkeys.Result, vouches []hostkeys.Vo
 	}
 	printKeys(con, hosts, duplicates)
 	fmt.Fprintf(con.Out, "%s: %d known, %d new, %d changed or refused, %d unreachable\n",
-		console.Plural(len(list), "host"), len(list)-bad-unknown-unreachable, unknown-unverified, bad, unreachable)
+		core.Plural(len(list), "host"), len(list)-bad-unknown-unreachable, unknown-unverified, bad, unreachable)
 	if unverified > 0 {
-		fmt.Fprintf(con.Out, "%s with an unverified key, pinned at the first contact\n", console.Plural(unverified, "host"))
+		fmt.Fprintf(con.Out, "%s with an unverified key, pinned at the first contact\n", core.Plural(unverified, "host"))
 	}
 	if unproved > 0 {
-		fmt.Fprintf(con.Out, "%s without proof by SSHFP records\n", console.Plural(unproved, "host"))
+		fmt.Fprintf(con.Out, "%s without proof by SSHFP records\n", core.Plural(unproved, "host"))
 	}
 	switch {
 	case bad > 0:
@@ -242,7 +242,7 @@ func printKeys(con *console.Console, hosts []hostView, duplicates []duplicateVie
 	runview.WriteReasons(con, con.Out, failures)
 	for _, d := range duplicates {
 		fmt.Fprintf(con.Out, "%s: %s is the key of %s, %s: each of them can pass for the others\n",
-			con.Paint(console.Yellow, "DUPLICATE"), d.Fingerprint, console.Plural(len(d.Hosts), "host"), runview.FoldHosts(d.Hosts, 160))
+			con.Paint(console.Yellow, "DUPLICATE"), d.Fingerprint, core.Plural(len(d.Hosts), "host"), runview.FoldHosts(d.Hosts, 160))
 	}
 }
 
@@ -294,7 +294,7 @@ func Decisions(con *console.Console, list []hostkeys.Decision) error {
 		}
 	}
 	runview.WriteReasons(con, con.Out, without)
-	fmt.Fprintf(con.Out, "%s accepted, %d refused\n", console.Plural(accepted, "key"), len(views)-accepted)
+	fmt.Fprintf(con.Out, "%s accepted, %d refused\n", core.Plural(accepted, "key"), len(views)-accepted)
 	return exitWith(code)
 }
 
@@ -342,7 +342,7 @@ func Progress(con *console.Console, total int, asked func() int) (stop func()) {
 			case <-done:
 				return
 			case <-tick.C:
-				moving.Draw([]string{fmt.Sprintf("scan: %d of %s", asked(), console.Plural(total, "host"))})
+				moving.Draw([]string{fmt.Sprintf("scan: %d of %s", asked(), core.Plural(total, "host"))})
 			}
 		}
 	})

@@ -83,7 +83,7 @@ func Demo(ctx context.Context, con *console.Console, hosts int, seed uint64) (er
 	ctx, now, release := con.Signals(ctx, localrun.FinishingJobs, con.Message, n.Kill)
 	defer release()
 	c.Now = now
-	con.Message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", console.Plural(hosts+urgentHosts, "simulated SSH host"), console.Plural(hosts, "host")))
+	con.Message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", core.Plural(hosts+urgentHosts, "simulated SSH host"), core.Plural(hosts, "host")))
 	stopView := runview.ShowProgress(con, func() { con.Message("Ctrl-C stops the demo") }, bigPart.Tally, urgentPart.Tally)
 	defer stopView()
 	out := demoReport{Hosts: hosts + urgentHosts, Unexpected: []string{}}

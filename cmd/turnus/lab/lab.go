@@ -254,7 +254,7 @@ next:
   turnus run PLAYBOOK --check --diff
   turnus lab break %s --how slow
   turnus lab down
-`, console.Plural(len(l.Hosts), "simulated host"), l.Hosts[0].Name, l.PID, l.Inventory, l.KnownHosts, exportLine(l.Inventory), host)
+`, core.Plural(len(l.Hosts), "simulated host"), l.Hosts[0].Name, l.PID, l.Inventory, l.KnownHosts, exportLine(l.Inventory), host)
 	return nil
 }
 

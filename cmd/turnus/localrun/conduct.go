@@ -256,7 +256,7 @@ func (c *Conductor) cancel(ctx context.Context, p *Part, why error) error {
 		}
 		left := c.left(ctx, p)
 		if left > 0 && left == before {
-			c.con.Message(fmt.Sprintf("%s: always of a group did not run on %s, because the worker of this run was stopped: finish there by hand", p.Launch.Playbook.Name, console.Plural(left, "host")))
+			c.con.Message(fmt.Sprintf("%s: always of a group did not run on %s, because the worker of this run was stopped: finish there by hand", p.Launch.Playbook.Name, core.Plural(left, "host")))
 			return nil
 		}
 		before = left
@@ -451,7 +451,7 @@ func (c *Conductor) show(p *Part, e engine.Event) {
 	case engine.EventBack:
 		c.con.Message(p.Launch.Playbook.Name + ": the queue answers again")
 	case engine.EventClosed:
-		c.con.Message(fmt.Sprintf("%s: %s end without it: %s", p.Launch.Playbook.Name, console.Plural(e.Waiting, "host"), e.Reason))
+		c.con.Message(fmt.Sprintf("%s: %s end without it: %s", p.Launch.Playbook.Name, core.Plural(e.Waiting, "host"), e.Reason))
 	case engine.EventStopped, engine.EventCancelled:
 		c.con.Message(fmt.Sprintf("%s: %s: %s", p.Launch.Playbook.Name, e.Kind, e.Reason))
 	}

@@ -152,7 +152,7 @@ func (f *PlayFlags) load(ctx context.Context, paths []string, hosts []core.Host,
 	if f.Command != nil {
 		if n := countWindowed(hosts); n > 0 && len(f.Windows.paths) == 0 && !f.Command.OutsideWindows {
 			return nil, nil, console.Invalid("%d of %s have a window set, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same",
-				n, console.Plural(len(hosts), "host"))
+				n, core.Plural(len(hosts), "host"))
 		}
 		p, vars, err := f.Command.Playbook(hosts, opts.Types)
 		return []*playbooks.Playbook{p}, vars, err

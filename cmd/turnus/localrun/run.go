@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
@@ -285,7 +286,7 @@ func ListLaunches(con *console.Console, launches []*launch.Launch) error {
 			}
 			continue
 		}
-		fmt.Fprintf(con.Out, "%s: %s\n", l.Playbook.Name, console.Plural(len(l.Hosts), "host"))
+		fmt.Fprintf(con.Out, "%s: %s\n", l.Playbook.Name, core.Plural(len(l.Hosts), "host"))
 		for _, h := range l.Hosts {
 			fmt.Fprintln(con.Out, "  "+h.Name)
 		}
@@ -311,7 +312,7 @@ func approver(con *console.Console, yes bool) func(context.Context, *launch.Laun
 		}
 		one.Lock()
 		defer one.Unlock()
-		answered := con.Ask(fmt.Sprintf("%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, l.Waves(), console.Plural(l.WaveHosts(wave), "host")))
+		answered := con.Ask(fmt.Sprintf("%s: start wave %d of %d (%s)? [y/N] ", l.Playbook.Name, wave+1, l.Waves(), core.Plural(l.WaveHosts(wave), "host")))
 		defer answered()
 		line := make(chan string, 1)
 		go func() { // ends with the process when the operator never answers: a read of a terminal cannot be interrupted
@@ -348,7 +349,7 @@ func keepWindows(con *console.Console, launches []*launch.Launch, f *RunFlags) e
 		if len(l.NoWindow) == 0 {
 			continue
 		}
-		con.Report(fmt.Sprintf("%s%s: %s left out, for no window fits:", con.Paint(console.Yellow, "warning: "), l.Playbook.Name, console.Plural(len(l.NoWindow), "host")))
+		con.Report(fmt.Sprintf("%s%s: %s left out, for no window fits:", con.Paint(console.Yellow, "warning: "), l.Playbook.Name, core.Plural(len(l.NoWindow), "host")))
 		for _, u := range l.NoWindow {
 			con.Message("  " + u.String())
 		}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/forecast"
@@ -68,7 +67,7 @@ func (d *View) remark() {
 		d.warnings = append(d.warnings, fmt.Sprintf("playbook %s asks for the window %q, but %s", l.Playbook.Name, l.Asks, why))
 	}
 	if n := l.Waves() - 1; l.Playbook.Strategy.PauseBetween.Approve && n > 0 {
-		d.notes = append(d.notes, fmt.Sprintf("%s between waves: how long they take is not known, and not counted", console.Plural(n, "approval")))
+		d.notes = append(d.notes, fmt.Sprintf("%s between waves: how long they take is not known, and not counted", core.Plural(n, "approval")))
 	}
 	if l.Playbook.Strategy.PerGroup["ha_group"] == 1 || l.Run.Disruptive {
 		if slices.ContainsFunc(l.Hosts, func(h core.Host) bool { return h.HAGroup != "" }) {

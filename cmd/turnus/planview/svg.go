@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/pictures"
 )
@@ -65,7 +66,7 @@ func (d *View) svg() string {
 // sentence is the forecast in one.
 func (d *View) sentence() string {
 	r := d.result
-	hosts := console.Plural(len(d.launch.Hosts), "host")
+	hosts := core.Plural(len(d.launch.Hosts), "host")
 	if n := len(d.launch.NoWindow); n > 0 {
 		hosts += fmt.Sprintf(", %d more fit no window", n)
 	}
@@ -81,7 +82,7 @@ func (d *View) sentence() string {
 // describe returns the picture in words, for people who do not see it.
 func (c *chart) describe() string {
 	return fmt.Sprintf("%s from %s to %s: open windows, times that a freeze, a holiday or a deny forbids, and how many hosts work, %.2g at most in the mean of a column.",
-		console.Plural(len(c.rows), "row"), console.UTC(c.from), console.UTC(c.to), c.peak)
+		core.Plural(len(c.rows), "row"), console.UTC(c.from), console.UTC(c.to), c.peak)
 }
 
 func (c *chart) x(s forecast.Span) (x, width float64) {
@@ -107,7 +108,7 @@ func (s *svg) row(c *chart, r chartRow, y int, band bool) {
 	if band {
 		s.Add(`<rect class="band" x="%d" y="%d" width="%d" height="%d" fill-opacity="0.6"/>`, 0, y, svgLabel+svgPlot+20, svgRow)
 	}
-	s.Add(`<g><title>%s</title>`, fmt.Sprintf("%s: %s", r.label, console.Plural(r.hosts, "host")))
+	s.Add(`<g><title>%s</title>`, fmt.Sprintf("%s: %s", r.label, core.Plural(r.hosts, "host")))
 	s.Add(`<text class="text" x="12" y="%d">%s</text>`, y+16, string(label))
 	for _, w := range r.open {
 		x, width := c.x(w)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/windows"
@@ -15,7 +16,7 @@ import (
 func writePlan(con *console.Console, d *View) {
 	writePlanHead(con, d)
 	for _, w := range d.launch.Plan().Waves {
-		fmt.Fprintf(con.Out, "wave %d: %s\n", w.Wave, console.Plural(w.Count, "host"))
+		fmt.Fprintf(con.Out, "wave %d: %s\n", w.Wave, core.Plural(w.Count, "host"))
 		if d.byHost {
 			writePlanHosts(con, d, w)
 		}
@@ -36,7 +37,7 @@ func writeApprovals(con *console.Console, list []approvalDoc) {
 	const most = 20
 	for i, h := range list {
 		if i == most {
-			fmt.Fprintf(con.Out, "approvals of %s more: -o json has all of them\n", console.Plural(len(list)-most, "window set"))
+			fmt.Fprintf(con.Out, "approvals of %s more: -o json has all of them\n", core.Plural(len(list)-most, "window set"))
 			break
 		}
 		fmt.Fprintf(con.Out, "approvals of %s may be bound to change: %s targets: %s\n", h.Set, h.Change, h.Targets)
@@ -45,7 +46,7 @@ func writeApprovals(con *console.Console, list []approvalDoc) {
 
 func writePlanHead(con *console.Console, d *View) {
 	p := d.launch.Plan()
-	fmt.Fprintf(con.Out, "%s: %s in %s", con.Paint(console.Bold, p.Playbook), console.Plural(p.Total, "host"), console.Plural(len(p.Waves), "wave"))
+	fmt.Fprintf(con.Out, "%s: %s in %s", con.Paint(console.Bold, p.Playbook), core.Plural(p.Total, "host"), core.Plural(len(p.Waves), "wave"))
 	if p.MaxInFlight > 0 {
 		fmt.Fprintf(con.Out, ", %d at a time", p.MaxInFlight)
 	}
@@ -122,7 +123,7 @@ func writeOrder(con *console.Console, l *launch.Launch) {
 		}
 	}
 	if n > most {
-		fmt.Fprintf(con.Out, "  … and %s more come after others: their standby, or bastions; -o json has them all\n", console.Plural(n-most, "host"))
+		fmt.Fprintf(con.Out, "  … and %s more come after others: their standby, or bastions; -o json has them all\n", core.Plural(n-most, "host"))
 	}
 }
 
@@ -226,7 +227,7 @@ func writePlanCustomers(con *console.Console, d *View) {
 			span = delayed(c.start.Sub(c.earliest)) + fmt.Sprintf("done in %s, each takes up to %s", rough(c.p50.Sub(c.start)), rough(c.took))
 		}
 		rows = append(rows, []string{
-			cmp.Or(c.Customer, "(no customer)"), console.Plural(c.Hosts, "host"), waves,
+			cmp.Or(c.Customer, "(no customer)"), core.Plural(c.Hosts, "host"), waves,
 			"from " + console.LocalAndUTC(c.earliest, c.zone), span, c.why(),
 		})
 	}
@@ -269,7 +270,7 @@ func (d *View) whoIsDone() string {
 	if undone == 0 {
 		return "done"
 	}
-	return fmt.Sprintf("%d of %s done", len(d.result.Hosts)-undone, console.Plural(len(d.result.Hosts), "host"))
+	return fmt.Sprintf("%d of %s done", len(d.result.Hosts)-undone, core.Plural(len(d.result.Hosts), "host"))
 }
 
 // writeForecast prints when the run ends, and why not earlier.
@@ -285,13 +286,13 @@ func writeForecast(con *console.Console, d *View) {
 	fmt.Fprintf(con.Out, "  what binds: %s", r.Binding.Cause.Text(r.Binding.Name))
 	switch {
 	case r.Binding.Hosts > 0:
-		fmt.Fprintf(con.Out, "; without that limit, done: %s more", console.Plural(r.Binding.Hosts, "host"))
+		fmt.Fprintf(con.Out, "; without that limit, done: %s more", core.Plural(r.Binding.Hosts, "host"))
 	case r.Binding.Gain > 0:
 		fmt.Fprintf(con.Out, "; without that limit %s earlier", rough(r.Binding.Gain))
 	}
-	fmt.Fprintf(con.Out, "\n  launched at %s, %s with concurrency %d\n", console.LocalAndUTC(d.at, zone), console.Plural(d.workers, "worker"), d.concurrency)
+	fmt.Fprintf(con.Out, "\n  launched at %s, %s with concurrency %d\n", console.LocalAndUTC(d.at, zone), core.Plural(d.workers, "worker"), d.concurrency)
 	if r.Missed >= 0.5 {
-		fmt.Fprintf(con.Out, "  carried over: about %s miss a window that they waited for\n", console.Plural(int(r.Missed+0.5), "host"))
+		fmt.Fprintf(con.Out, "  carried over: about %s miss a window that they waited for\n", core.Plural(int(r.Missed+0.5), "host"))
 	}
 	if r.Unfinished >= 0.005 {
 		fmt.Fprintf(con.Out, "  %s about %.1f hosts start in no window of the next %d days, or need a new approval first\n", con.Paint(console.Red, "not done:"), r.Unfinished, windows.DefaultDays)
@@ -345,7 +346,7 @@ func ShowNone(con *console.Console, e *launch.NoWindowError, o Options) error {
 			},
 		})
 	case "svg":
-		return console.Invalid("%s: no window fits any of %s, so there is nothing to show\nhint: without -o svg each is listed with its reason", e.Playbook, console.Plural(e.Total, "host"))
+		return console.Invalid("%s: no window fits any of %s, so there is nothing to show\nhint: without -o svg each is listed with its reason", e.Playbook, core.Plural(e.Total, "host"))
 	}
 	fmt.Fprintf(con.Out, "%s: no host can start\n", con.Paint(console.Bold, e.Playbook))
 	writeNever(con, e.Hosts, e.Total)

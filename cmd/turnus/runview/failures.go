@@ -53,7 +53,7 @@ func (f *failures) add(r api.Result) bool {
 func (f *failure) line(con *console.Console) string {
 	hosts := f.host
 	if f.hosts > 1 {
-		hosts = console.Plural(f.hosts, "host")
+		hosts = core.Plural(f.hosts, "host")
 	}
 	return con.Paint(console.OutcomeColor(f.outcome), string(f.outcome)) + " " + hosts + ": " + console.CutText(console.Printable(f.reason), 200)
 }

@@ -179,7 +179,7 @@ func headLines(con *console.Console, p progress, width int) []string {
 	case p.left > 0:
 		line += "  about " + seconds(p.left) + " left"
 	case p.done > 0 && p.running > 0 && p.running == p.total-p.done:
-		line += "  last " + console.Plural(p.running, "host")
+		line += "  last " + core.Plural(p.running, "host")
 	}
 	lines := []string{line}
 	if p.waves > 1 {
@@ -233,7 +233,7 @@ func notes(p progress) []string {
 // wavesText folds the waves that have finished, and those that were not released.
 func wavesText(p progress) string {
 	if len(p.limits) == 0 {
-		return fmt.Sprintf("%d of %d released, %d of %s", p.wave, p.waves, p.released, console.Plural(p.total, "host"))
+		return fmt.Sprintf("%d of %d released, %d of %s", p.wave, p.waves, p.released, core.Plural(p.total, "host"))
 	}
 	var parts []string
 	for i := 0; i < len(p.limits); {
@@ -321,7 +321,7 @@ func failureLines(con *console.Console, v view, p progress, rows int) []string {
 	}
 	var lines []string
 	if more > 0 {
-		lines = append(lines, named("failures", "… "+console.Plural(more, "earlier reason")))
+		lines = append(lines, named("failures", "… "+core.Plural(more, "earlier reason")))
 	}
 	for _, f := range list {
 		who := f.host

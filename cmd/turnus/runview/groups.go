@@ -48,7 +48,7 @@ func WriteGroups(con *console.Console, w io.Writer, r Report, logs string) {
 		for _, g := range more {
 			hosts += len(g.hosts)
 		}
-		fmt.Fprintf(w, "… and %s, of %s\n", console.Plural(len(more), "more different result"), console.Plural(hosts, "host"))
+		fmt.Fprintf(w, "… and %s, of %s\n", core.Plural(len(more), "more different result"), core.Plural(hosts, "host"))
 	}
 	writeCounts(con, w, r)
 	switch {
@@ -110,7 +110,7 @@ func resultOfCommand(r api.Result) (g *resultGroup, key string) {
 // writeGroup prints a group: on one line where its text is one. It reports whether text was left
 // out.
 func writeGroup(con *console.Console, w io.Writer, g *resultGroup) (cut bool) {
-	line := fmt.Sprintf("%s (%s)", FoldHosts(g.hosts, maxGroupNames), console.Plural(len(g.hosts), "host"))
+	line := fmt.Sprintf("%s (%s)", FoldHosts(g.hosts, maxGroupNames), core.Plural(len(g.hosts), "host"))
 	if g.status != "" {
 		line += " " + g.status
 	}

@@ -46,7 +46,7 @@ func nextLines(r Report, record string, terminal bool) []string {
 	case failed > 0 && record == "":
 		next = append(next, "turnus runs retry "+r.Run)
 	case failed > 0 && !r.Check: // --retry-failed takes the hosts of the last run that was no check
-		next = append(next, "the same command with --retry-failed: only "+console.Plural(failed, "host")+" that did not succeed")
+		next = append(next, "the same command with --retry-failed: only "+core.Plural(failed, "host")+" that did not succeed")
 		if slices.ContainsFunc(r.Results, continues) {
 			next = append(next, "the same command with --retry-failed --from failed-step: without the steps that succeeded")
 		}
@@ -75,7 +75,7 @@ func WriteRetried(con *console.Console, r *api.Retried) {
 		con.Message("the playbook changed since run " + r.Run + ": the new run has it as it is now")
 	}
 	if r.Resumed > 0 {
-		con.Message(console.Plural(r.Resumed, "host") + ": at the failed step of run " + r.Run)
+		con.Message(core.Plural(r.Resumed, "host") + ": at the failed step of run " + r.Run)
 	}
 	for _, one := range r.Restarted {
 		con.Message(one.Host + ": from the first step: " + one.Reason)
@@ -86,6 +86,6 @@ func WriteRetried(con *console.Console, r *api.Retried) {
 		if n > shown {
 			names += ", …"
 		}
-		con.Message(fmt.Sprintf("left out: %s of run %s that left the inventory, the tenant or targets: %s", console.Plural(n, "host"), r.Run, names))
+		con.Message(fmt.Sprintf("left out: %s of run %s that left the inventory, the tenant or targets: %s", core.Plural(n, "host"), r.Run, names))
 	}
 }

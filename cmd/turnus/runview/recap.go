@@ -76,7 +76,7 @@ func writeCounts(con *console.Console, w io.Writer, r Report) {
 			counts = append(counts, con.Paint(console.OutcomeColor(o), fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " "))))
 		}
 	}
-	line := fmt.Sprintf("%s: %s in %s", con.Paint(console.Bold, r.Playbook), console.Plural(r.Total, "host"), console.Short(r.Took.Duration()))
+	line := fmt.Sprintf("%s: %s in %s", con.Paint(console.Bold, r.Playbook), core.Plural(r.Total, "host"), console.Short(r.Took.Duration()))
 	if n := rescued(r.Results); n > 0 {
 		counts = append(counts, con.Paint(console.Yellow, fmt.Sprintf("%d rescued", n)))
 	}
@@ -117,11 +117,11 @@ func writePending(con *console.Console, w io.Writer, r Report) {
 		return
 	}
 	if len(hosts) == 0 { // of a run on a server
-		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus hosts handlers ls --run %s\n\n", con.Paint(console.Yellow, console.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
+		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus hosts handlers ls --run %s\n\n", con.Paint(console.Yellow, core.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		fmt.Fprintf(w, "%s %s on %s: %s\n", con.Paint(console.Yellow, "pending handler"), console.Printable(name), console.Plural(len(hosts[name]), "host"), FoldHosts(hosts[name], 160))
+		fmt.Fprintf(w, "%s %s on %s: %s\n", con.Paint(console.Yellow, "pending handler"), console.Printable(name), core.Plural(len(hosts[name]), "host"), FoldHosts(hosts[name], 160))
 	}
 	if r.Unrecorded {
 		fmt.Fprintf(w, "  the run is not recorded, so no later run knows them: do by hand what they do\n\n")
@@ -175,10 +175,10 @@ func writeOutputs(con *console.Console, w io.Writer, results []api.Result) {
 		fmt.Fprintln(w, con.Paint(console.Bold, "── "+title))
 		for i, g := range groups {
 			if i == maxGroups {
-				fmt.Fprintf(w, "  … and %s; -o json has them all\n", console.Plural(len(groups)-i, "more different output"))
+				fmt.Fprintf(w, "  … and %s; -o json has them all\n", core.Plural(len(groups)-i, "more different output"))
 				break
 			}
-			fmt.Fprintln(w, con.Paint(console.Cyan, fmt.Sprintf("  %s: %s", console.Plural(len(g.hosts), "host"), FoldHosts(g.hosts, 160))))
+			fmt.Fprintln(w, con.Paint(console.Cyan, fmt.Sprintf("  %s: %s", core.Plural(len(g.hosts), "host"), FoldHosts(g.hosts, 160))))
 			if g.differs {
 				fmt.Fprintln(w, "    "+ofHost(g.hosts[0]))
 			}
@@ -227,7 +227,7 @@ func shownLines(text string, width int) []string {
 	}
 	if len(lines) > maxShownLines {
 		more := len(lines) - maxShownLines
-		lines = append(lines[:maxShownLines:maxShownLines], "… "+console.Plural(more, "more line"))
+		lines = append(lines[:maxShownLines:maxShownLines], "… "+core.Plural(more, "more line"))
 	}
 	return lines
 }
@@ -269,11 +269,11 @@ func WriteReasons(con *console.Console, w io.Writer, results []api.Result) {
 		}
 		for i, g := range biggestFirst(groups) {
 			if i == maxGroups {
-				fmt.Fprintf(w, "%s  … and %s\n", con.Paint(k.color, k.name), console.Plural(len(groups)-i, "more reason"))
+				fmt.Fprintf(w, "%s  … and %s\n", con.Paint(k.color, k.name), core.Plural(len(groups)-i, "more reason"))
 				break
 			}
 			said = true
-			fmt.Fprintf(w, "%s %s: %s\n", con.Paint(k.color, fmt.Sprintf("%-11s", k.name)), console.Plural(len(g.hosts), "host"), FoldHosts(g.hosts, 160))
+			fmt.Fprintf(w, "%s %s: %s\n", con.Paint(k.color, fmt.Sprintf("%-11s", k.name)), core.Plural(len(g.hosts), "host"), FoldHosts(g.hosts, 160))
 			if g.varied { // a reader who copies the hint must not take it for all of them
 				fmt.Fprintf(w, "            each showed another key; this is of %s:\n", console.Printable(g.hosts[0]))
 			}

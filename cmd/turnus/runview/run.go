@@ -124,7 +124,7 @@ func WriteRun(con *console.Console, r api.Run, local bool) {
 
 // SourceText describes the generation of a source that a run was launched with, and its age then.
 func SourceText(s api.RunSource) string {
-	hosts := console.Plural(s.Hosts, "host")
+	hosts := core.Plural(s.Hosts, "host")
 	if s.Hosts == 0 {
 		hosts = "hosts of on or hosts('…')"
 	}
@@ -137,9 +137,9 @@ func WriteForecast(con *console.Console, f api.Forecast) {
 	switch {
 	case f.FinishP50.IsZero() && f.Hosts == 0: // nothing is left
 	case f.FinishP50.IsZero():
-		row("forecast", fmt.Sprintf("none of %s is expected to end", console.Plural(f.Hosts, "host")))
+		row("forecast", fmt.Sprintf("none of %s is expected to end", core.Plural(f.Hosts, "host")))
 	default:
-		row("forecast", fmt.Sprintf("%s left, done %s, with P90 %s", console.Plural(f.Hosts, "host"), console.LocalTime(f.FinishP50), console.LocalTime(f.FinishP90)))
+		row("forecast", fmt.Sprintf("%s left, done %s, with P90 %s", core.Plural(f.Hosts, "host"), console.LocalTime(f.FinishP50), console.LocalTime(f.FinishP90)))
 	}
 	if b := f.Binds; b != nil {
 		text := b.Text
@@ -147,7 +147,7 @@ func WriteForecast(con *console.Console, f api.Forecast) {
 			text += "; without that limit " + console.Short(b.Gain.Duration()) + " earlier"
 		}
 		if b.Hosts > 0 {
-			text += fmt.Sprintf("; without that limit %s more would end", console.Plural(b.Hosts, "host"))
+			text += fmt.Sprintf("; without that limit %s more would end", core.Plural(b.Hosts, "host"))
 		}
 		row("binds", text)
 	}
@@ -165,7 +165,7 @@ func WriteTouched(con *console.Console, jobs []api.Job) {
 	for i, j := range jobs {
 		names[i] = j.Host
 	}
-	fmt.Fprintf(con.Out, "%s may have been touched when the queue was lost: %s\n", con.Paint(console.Yellow, console.Plural(len(jobs), "host")), foldHosts(names))
+	fmt.Fprintf(con.Out, "%s may have been touched when the queue was lost: %s\n", con.Paint(console.Yellow, core.Plural(len(jobs), "host")), foldHosts(names))
 }
 
 func liveText(l *api.Live) string {
@@ -196,7 +196,7 @@ func SharesText(r api.Run) string {
 	case r.MaxInFlight == 0:
 		return fmt.Sprintf("weight %d, no limit of concurrent hosts", r.Weight)
 	}
-	return fmt.Sprintf("weight %d, at most %s at a time", r.Weight, console.Plural(r.MaxInFlight, "host"))
+	return fmt.Sprintf("weight %d, at most %s at a time", r.Weight, core.Plural(r.MaxInFlight, "host"))
 }
 
 // WaitsText returns for whom a run waits, and what that person types.
@@ -205,7 +205,7 @@ func WaitsText(r api.Run) string {
 	case r.Phase == api.Approval:
 		return "for an approval before it starts: turnus runs approve " + r.ID
 	case r.Waits != nil:
-		return fmt.Sprintf("for an approval of wave %d (%s): turnus runs approve %s --wave %d", r.Waits.Wave, console.Plural(r.Waits.Hosts, "host"), r.ID, r.Waits.Wave)
+		return fmt.Sprintf("for an approval of wave %d (%s): turnus runs approve %s --wave %d", r.Waits.Wave, core.Plural(r.Waits.Hosts, "host"), r.ID, r.Waits.Wave)
 	case r.Phase == api.Paused:
 		return "until somebody resumes it: turnus runs resume " + r.ID
 	}

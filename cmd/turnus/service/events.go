@@ -41,7 +41,7 @@ func (s *service) event(e controller.Event) {
 	case controller.RunPaused:
 		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" is paused: ") + console.Printable(e.Reason.Text())) // people who launch runs give some reasons: they must not look like a line of ours
 	case controller.RunRepeated:
-		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" was repeated in part: ") + console.Plural(e.Count, "job") + " ended a second time; what was recorded first counts")
+		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" was repeated in part: ") + core.Plural(e.Count, "job") + " ended a second time; what was recorded first counts")
 	case controller.RunEnqueued:
 		select {
 		case s.enqueued <- e.Run:
@@ -65,14 +65,14 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.ProjectChanged:
 		set := s.catalog.Set()
 		if set != nil {
-			s.con.Message(fmt.Sprintf("project: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
+			s.con.Message(fmt.Sprintf("project: %s, %s, from %s", core.Plural(len(set.Playbooks), "playbook"), core.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
 			WarnOf(s.con, set)
 			s.reportUnapproved()
 		}
 	case catalog.ProjectRejected:
 		s.con.Message(s.con.Paint(console.Red, "the project is invalid, the last valid one stays in use: ") + reasoned(e))
 	case catalog.SourceChanged:
-		s.con.Message(fmt.Sprintf("source %s: %s", e.Source, console.Plural(e.Count, "host")))
+		s.con.Message(fmt.Sprintf("source %s: %s", e.Source, core.Plural(e.Count, "host")))
 	case catalog.SourceWaiting:
 		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+": a generation is waiting: ") + console.Printable(e.Reason) + "; turnus inventory diff " + e.Source + " shows it")
 	case catalog.SourceFailed:

@@ -198,7 +198,7 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 	case controller.StepStalled:
 		n.Kind, n.Fold, span = policy.StepStalled, e.Run+"/"+e.Reason.Text(), foldDaily
 		n.Text = fmt.Sprintf("%s suspended until a person signals\nturnus runs show %s --jobs shows which. turnus runs signal %s %s lets them continue.",
-			console.Plural(e.Count, "job"), e.Run, e.Run, e.Reason)
+			core.Plural(e.Count, "job"), e.Run, e.Run, e.Reason)
 	case controller.QueueAway:
 		n = ofQueue(policy.QueueAway, fmt.Sprintf("the queue does not answer; runs are accepted and wait\n%s", core.ErrorText(e.Err)))
 	case controller.QueueBack:
