@@ -306,15 +306,11 @@ func TestAProgramUnderDevelopment(t *testing.T) {
 	if p := h.Plugins()[0]; !p.Allow.Network {
 		t.Errorf("%+v", p.Allow)
 	}
-	v := h.Validator()
 	raw, err := json.Marshal(labParams{Op: "bad"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, err := v.Validate(t.Context(), "lab.echo", raw); err != nil || len(found) != 2 {
+	if found, err := h.Validate(t.Context(), "lab.echo", raw); err != nil || len(found) != 2 {
 		t.Errorf("%v, %v", found, err)
-	}
-	if err := v.Close(); err != nil {
-		t.Error(err)
 	}
 }

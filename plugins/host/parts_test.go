@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -147,6 +148,14 @@ func allowed(a Allow) option { return config(func(c *Config) { c.Allow = map[str
 
 // deadline bounds what would hang when the code is wrong; no test waits for it.
 const deadline = 60 * time.Second
+
+// processes returns the processes of the lab once there are n.
+func (b *bench) processes(t *testing.T, n int) (live []*process) {
+	t.Helper()
+	p := b.pool()
+	until(t, "the processes", func() bool { p.mu.Lock(); defer p.mu.Unlock(); live = slices.Clone(p.live); return len(live) == n })
+	return live
+}
 
 func self(t testing.TB) string {
 	t.Helper()

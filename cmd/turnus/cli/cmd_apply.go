@@ -80,11 +80,12 @@ func (a *app) apply(ctx context.Context, c *client.Client, f *applyFlags, path s
 }
 
 // localDefinitions reads and checks a folder as the server will, which knows its sources of hosts.
-func (a *app) localDefinitions(ctx context.Context, plugins *node.PluginFlags, path string) (api.Apply, *definitions.Set, error) {
+func (a *app) localDefinitions(ctx context.Context, plugins *node.PluginFlags, path string) (_ api.Apply, _ *definitions.Set, err error) {
 	sup, err := plugins.Supervisor(nil)
 	if err != nil {
 		return api.Apply{}, nil, err
 	}
+	defer func() { err = errors.Join(err, sup.Stop(ctx)) }()
 	set, err := definitions.Load(ctx, path, definitions.Options{Playbooks: node.PlaybookOptions(sup, nil), Sources: []definitions.KnownSource{{}}})
 	if err != nil {
 		return api.Apply{}, nil, err

@@ -93,7 +93,7 @@ type diffDoc struct {
 	Changes  []definitions.Change  `json:"changes"`
 }
 
-func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
+func (a *app) diff(ctx context.Context, f *diffFlags, args []string) (err error) {
 	at, err := instantFlag("--at", f.at, time.UTC)
 	if err != nil {
 		return err
@@ -106,6 +106,7 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, sup.Stop(ctx)) }()
 	extra, err := f.vars.Values()
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,9 +11,9 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
-// turnus validate and turnus project diff report what a job type refuses beyond its schema, with
-// its place; params with expressions are left to the run. Red before: both reported that the file
-// was valid.
+// validate, project diff, plan and run report what a job type refuses beyond its schema, with its
+// place, and run contacts no host; params with expressions are left to the run. Red before:
+// validate and project diff took the file, and run contacted the host.
 func TestFaultP8ValidateAsksTheJobType(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -40,19 +41,41 @@ steps:
 	for _, tree := range []string{"tree", "empty"} {
 		write(tree+"/turnus.yaml", "inventory: []\n")
 	}
-	for _, args := range [][]string{{"validate", playbook}, {"project", "diff", filepath.Join(dir, "empty"), filepath.Join(dir, "tree")}} {
+	host, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	contacted := make(chan bool)
+	go func() {
+		conn, err := host.Accept()
+		if err == nil {
+			_ = conn.Close()
+		}
+		contacted <- err == nil
+	}()
+	hosts := write("hosts.yaml", "hosts: {a: {address: '"+host.Addr().String()+"'}}\n")
+	t.Setenv("TURNUS_STATE", filepath.Join(dir, "state"))
+	for _, args := range [][]string{
+		{"validate", playbook}, {"project", "diff", filepath.Join(dir, "empty"), filepath.Join(dir, "tree")}, {"plan", playbook, "-i", hosts}, {"run", playbook, "-i", hosts},
+	} {
 		var out, errs bytes.Buffer
 		code := Main(args, strings.NewReader(""), &out, &errs)
 		if code != console.ExitInvalid {
 			t.Errorf("%s: exit %d: %s", args[0], code, out.String())
 		}
 		for _, want := range []string{
-			`bad.yaml:6:17: step "probe": param "url": expected http://HOST`, `bad.yaml:6:40: step "probe": param "body_match": `, "2 problems",
+			`bad.yaml:6:17: step "probe": param "url": expected http://HOST`, `bad.yaml:6:40: step "probe": param "body_match": `,
 		} {
 			if !strings.Contains(errs.String(), want) {
 				t.Errorf("%s lacks %q:\n%s", args[0], want, errs.String())
 			}
 		}
+	}
+	if err := host.Close(); err != nil {
+		t.Error(err)
+	}
+	if <-contacted {
+		t.Error("a host was contacted")
 	}
 	var out, errs bytes.Buffer
 	if code := Main([]string{"validate", filepath.Join(dir, "empty/playbooks/good.yaml")}, strings.NewReader(""), &out, &errs); code != console.ExitOK {

@@ -112,6 +112,9 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	if err := keepWindows(con, launches, f); err != nil {
 		return err
 	}
+	if err := CheckParams(ctx, con, n.Plugins, launches); err != nil {
+		return err
+	}
 	for _, l := range launches {
 		for _, text := range l.Warnings() {
 			con.Report(con.Paint(console.Yellow, "warning: ") + text)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -72,7 +73,7 @@ func (f *PluginFlags) Supervisor(log *slog.Logger) (*host.Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.supervise(host.Config{Log: log, Sandbox: box, Builtins: builtins})
+	return f.supervise(host.Config{Log: cmp.Or(log, slog.New(slog.DiscardHandler)), Sandbox: box, Builtins: builtins})
 }
 
 // Only makes a node that runs one built-in plugin leave out all others: their schemas and folders
