@@ -152,6 +152,7 @@ type whole struct {
 	blocks   []Block
 	handlers []Step // of the files that are included
 	lists    map[string]*HostList
+	warnings Diagnostics // of job types
 }
 
 // stepsFile is a file that was read once, however often it is included.

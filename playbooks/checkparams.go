@@ -1,9 +1,7 @@
 package playbooks
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,35 +17,30 @@ type ParamProblem struct {
 // maxParamText bounds the texts of a job type in characters.
 const maxParamText = 500
 
-// CheckParams asks the job type of each call about its params. It leaves out calls whose params
-// hold an expression, because their values are known only on a host. An error of ask is a problem
-// of the call. The results are sorted, and at most MaxProblems each.
-func (p *Playbook) CheckParams(ask func(uses string, params json.RawMessage) ([]ParamProblem, error)) (problems, warnings Diagnostics) {
-	for i, s := range p.Calls() {
-		if s.With.root == nil || s.With.root.dynamic {
-			continue
-		}
-		params, err := s.With.JSON(Env{})
-		if err != nil { // a playbook that loaded has none
-			continue
-		}
-		found, err := ask(s.Uses, params)
-		if err != nil {
-			problems = append(problems, p.Diagnose(i, clip(fmt.Sprintf("step %q: its params were not checked: %v", s.Name, err), maxParamText), "",
-				"turnus plugins test PROGRAM|FOLDER shows what is wrong with a plugin"))
-		}
-		for _, f := range found[:min(len(found), MaxProblems)] {
-			if f.Warning {
-				warnings = append(warnings, s.With.diagnose(f))
-			} else {
-				problems = append(problems, s.With.diagnose(f))
-			}
+// askJobType asks the job type of a call about its params, which keep to its schema. It leaves out
+// params that hold an expression, because their values are known only on a host.
+func (d *decoder) askJobType(s Step) {
+	if d.o.Ask == nil || s.With.root == nil || s.With.root.dynamic {
+		return
+	}
+	params, err := s.With.JSON(Env{})
+	if err != nil { // params that loaded have none
+		return
+	}
+	found, err := d.o.Ask(s.Uses, params)
+	if err != nil {
+		d.report(d.src.wholeLine(s.Line), problem{message: clip(fmt.Sprintf("step %q: its params were not checked: %v", s.Name, err), maxParamText),
+			hint: "turnus plugins test PROGRAM|FOLDER shows what is wrong with a plugin"})
+	}
+	for _, f := range found[:min(len(found), MaxProblems)] {
+		switch one := s.With.diagnose(f); {
+		case !f.Warning:
+			d.add([]Diagnostic{one})
+		case len(d.whole.warnings) < MaxProblems:
+			d.whole.warnings = append(d.whole.warnings, one)
 		}
 	}
-	return first(problems.sorted()), first(warnings.sorted())
 }
-
-func first(d Diagnostics) Diagnostics { return slices.Clip(d[:min(len(d), MaxProblems)]) }
 
 // diagnose gives a problem its place: that of the value, or of the closest one around it that the
 // file has.

@@ -30,9 +30,11 @@ steps:
 handlers:
   - {name: three, uses: lab, with: {url: b}}
 `
-	p, err := playbooks.Parse("a.yaml", []byte(file), playbooks.Options{})
-	if err != nil {
-		t.Fatal(err)
+	parse := func(ask func(uses string, params []byte) ([]playbooks.ParamProblem, error)) (*playbooks.Playbook, playbooks.Diagnostics) {
+		types := func(name string) (playbooks.Type, bool) { return playbooks.Type{Name: name}, true }
+		p, err := playbooks.Parse("a.yaml", []byte(file), playbooks.Options{Types: types, Ask: ask})
+		problems, _ := errors.AsType[playbooks.Diagnostics](err)
+		return p, problems
 	}
 	for _, tc := range []struct{ pointer, place, text string }{
 		{"", "a.yaml:7:7", `step "one": with: bad`},
@@ -44,29 +46,33 @@ handlers:
 		{"nonsense//\x1b", "a.yaml:7:7", `step "one": param "nonsense.\x1b": bad`},
 	} {
 		asked := 0
-		problems, warnings := p.CheckParams(func(uses string, params json.RawMessage) ([]playbooks.ParamProblem, error) {
+		_, problems := parse(func(uses string, params []byte) ([]playbooks.ParamProblem, error) {
 			asked++
 			if uses != "lab" || !json.Valid(params) {
 				t.Errorf("asked %s about %s", uses, params)
 			}
 			if asked > 1 {
-				return []playbooks.ParamProblem{{Pointer: "/url", Message: "old", Warning: true}}, nil
+				return nil, nil
 			}
 			return []playbooks.ParamProblem{{Pointer: tc.pointer, Message: "bad", Hint: "good"}}, nil
 		})
-		if asked != 2 || len(problems) != 1 || len(warnings) != 1 {
-			t.Fatalf("%s: asked %d times, %v, %v", tc.pointer, asked, problems, warnings)
+		if asked != 2 || len(problems) != 1 {
+			t.Fatalf("%s: asked %d times, %v", tc.pointer, asked, problems)
 		}
 		if d := problems[0]; d.Place() != tc.place || d.Message != tc.text || d.Hint != "good" {
 			t.Errorf("%s: %s: %s (%s)", tc.pointer, d.Place(), d.Message, d.Hint)
 		}
-		if d := warnings[0]; d.Line != 16 || !strings.Contains(d.Message, `step "three"`) {
-			t.Errorf("warning: %s", d)
-		}
 	}
-	problems, _ := p.CheckParams(func(string, json.RawMessage) ([]playbooks.ParamProblem, error) {
-		return nil, errors.New("plugin lab died")
+	p, problems := parse(func(_ string, params []byte) ([]playbooks.ParamProblem, error) {
+		if strings.Contains(string(params), `"b"`) {
+			return []playbooks.ParamProblem{{Pointer: "/url", Message: "old", Warning: true}}, nil
+		}
+		return nil, nil
 	})
+	if len(problems) > 0 || len(p.Warnings) != 1 || p.Warnings[0].Line != 16 || !strings.Contains(p.Warnings[0].Message, `step "three"`) {
+		t.Errorf("warnings of %+v; problems %v", p, problems)
+	}
+	_, problems = parse(func(string, []byte) ([]playbooks.ParamProblem, error) { return nil, errors.New("plugin lab died") })
 	if len(problems) != 2 || problems[0].Line != 4 || !strings.Contains(problems[0].Message, `step "one": its params were not checked: plugin lab died`) {
 		t.Errorf("%v", problems)
 	}

@@ -92,7 +92,7 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 	if len(d.diags) > 0 {
 		return nil, d.diags
 	}
-	p.known = d.read
+	p.known, p.Warnings = d.read, d.whole.warnings.sorted()
 	p.Handlers = append(p.Handlers, d.whole.handlers...)
 	p.Blocks, p.Included = d.whole.blocks, d.whole.included()
 	return p, nil

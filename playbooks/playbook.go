@@ -53,6 +53,9 @@ type Options struct {
 	Types func(name string) (Type, bool)
 	// TypeNames lists all, for suggestions.
 	TypeNames []string
+	// Ask asks a job type about params, as a JSON object. Its error is a problem of the step, and its
+	// warnings are in Playbook.Warnings. Nil asks nothing.
+	Ask func(uses string, params []byte) ([]ParamProblem, error)
 	// Vars are the values given by -e: they win over vars:, and expressions may
 	// use their names though vars: does not declare them.
 	Vars map[string]any
@@ -70,6 +73,7 @@ type Playbook struct {
 	Description string
 	File        string        // as given to Load
 	Source      []byte        // the bytes read: the snapshot of a run
+	Warnings    Diagnostics   // of job types about params
 	Targets     Expr          // over host and vars
 	FactsAge    time.Duration // how old facts on record may be; 0: targets and hosts() read none
 	FactsLimit  time.Duration // how old facts may be that a step reads: max_age as written; 0: any

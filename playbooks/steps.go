@@ -181,7 +181,11 @@ func (d *decoder) compileCall(s *draft) *shape {
 	if s.on != nil {
 		s.On = d.expression(s.on, "on "+what, d.onScope(), wantText)
 	}
+	before := len(d.diags)
 	s.With = d.readWith(s, scope.withSecrets(s.Name, s.Secrets), typ)
+	if known && len(d.diags) == before {
+		d.askJobType(s.Step)
+	}
 	s.Facts = d.hostRead[factsField]
 	return outputShape(s.Name, typ, known)
 }

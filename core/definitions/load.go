@@ -206,6 +206,7 @@ func (l *loader) loadPlaybooks(o playbooks.Options) {
 		}
 		byName[p.Name] = p
 		l.set.Playbooks = append(l.set.Playbooks, p)
+		l.warnings = append(l.warnings, p.Warnings...)
 	}
 	slices.SortFunc(l.set.Playbooks, func(a, b *playbooks.Playbook) int { return cmp.Compare(a.Name, b.Name) })
 	for _, p := range l.set.Playbooks {

@@ -36,6 +36,9 @@ func LoadPaths(ctx context.Context, paths []string, o playbooks.Options) (all []
 			return nil, nil, err
 		}
 		all, problems = append(all, more...), append(problems, found...)
+		for _, p := range more {
+			warnings = append(warnings, p.Warnings...)
+		}
 	}
 	if len(problems) > 0 {
 		return nil, warnings, problems

@@ -86,11 +86,10 @@ func (a *app) localDefinitions(ctx context.Context, plugins *node.PluginFlags, p
 		return api.Apply{}, nil, err
 	}
 	defer func() { err = errors.Join(err, sup.Stop(ctx)) }()
-	set, err := definitions.Load(ctx, path, definitions.Options{Playbooks: node.PlaybookOptions(sup, nil), Sources: []definitions.KnownSource{{}}})
+	o := definitions.Options{Playbooks: node.PlaybookOptions(sup, nil), Sources: []definitions.KnownSource{{}}}
+	o.Playbooks.Ask = node.AskJobTypes(ctx, sup)
+	set, err := definitions.Load(ctx, path, o)
 	if err != nil {
-		return api.Apply{}, nil, err
-	}
-	if err := askJobTypesOf(ctx, sup, set); err != nil {
 		return api.Apply{}, nil, err
 	}
 	docs := set.Documents()

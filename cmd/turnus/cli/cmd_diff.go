@@ -116,10 +116,8 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) (err error)
 		return err
 	}
 	doc := diffDoc{Valid: true, OldValid: true, Problems: playbooks.Diagnostics{}, Warnings: playbooks.Diagnostics{}, Changes: []definitions.Change{}, At: at.UTC()}
+	o.Playbooks.Ask = node.AskJobTypes(ctx, sup)
 	after, err := f.load(ctx, to, o)
-	if err == nil {
-		err = askJobTypesOf(ctx, sup, after)
-	}
 	if errors.As(err, &doc.Problems) {
 		doc.Valid = false
 		return a.reportDiff(doc, f)
@@ -128,6 +126,7 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) (err error)
 		return err
 	}
 	doc.Warnings = append(doc.Warnings, after.Warnings...)
+	o.Playbooks.Ask = nil // of what is in use
 	before, err := f.load(ctx, from, o)
 	if found, ok := errors.AsType[playbooks.Diagnostics](err); ok {
 		doc.OldValid = false // a change that mends it must not be refused

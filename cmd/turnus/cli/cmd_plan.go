@@ -122,9 +122,6 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	f.play.NoWindow = func(e *launch.NoWindowError) { none = append(none, e) }
 	f.play.Retried = func(r *api.Retried) { runview.WriteRetried(a.Console, r) }
 	launches, err := f.play.Prepare(cmd.Context(), args, inv, hosts, sup, record)
-	if err == nil {
-		err = localrun.CheckParams(cmd.Context(), a.Console, sup, launches)
-	}
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,7 +15,6 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/playbooks"
-	"github.com/turnus/turnus/plugins/host"
 )
 
 func (a *app) validateCmd() *cobra.Command {
@@ -51,11 +49,9 @@ process of each plugin that the playbooks use.`,
 			}
 			ctx, stop := a.Interruptible(cmd.Context())
 			defer stop()
-			all, warnings, err := definitions.LoadPaths(ctx, args, node.PlaybookOptions(sup, extra))
-			if err == nil {
-				found, odd := node.AskJobTypes(ctx, sup, all)
-				problems, warnings = append(problems, found...), append(warnings, odd...)
-			}
+			o := node.PlaybookOptions(sup, extra)
+			o.Ask = node.AskJobTypes(ctx, sup)
+			all, warnings, err := definitions.LoadPaths(ctx, args, o)
 			return a.reportValidation(all, withProblems(err, problems), warnings)
 		},
 	}
@@ -96,16 +92,6 @@ func usedSecrets(all []*playbooks.Playbook) []usedSecret {
 		}
 	}
 	return out
-}
-
-// askJobTypesOf is node.AskJobTypes for a tree.
-func askJobTypesOf(ctx context.Context, sup *host.Supervisor, set *definitions.Set) error {
-	problems, warnings := node.AskJobTypes(ctx, sup, set.Playbooks)
-	set.Warnings = append(set.Warnings, warnings...)
-	if len(problems) > 0 {
-		return problems
-	}
-	return nil
 }
 
 func (a *app) reportValidation(all []*playbooks.Playbook, err error, warnings playbooks.Diagnostics) error {

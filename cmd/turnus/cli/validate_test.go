@@ -32,6 +32,7 @@ steps:
   - name: probe
     uses: http
     with: {url: "http://", body_match: "("}
+  - {name: typo, uses: http, with: {rul: "http://a"}}
   - name: later
     uses: http
     with: {url: "http://${{ host.name }}", body_match: "("}
@@ -64,7 +65,7 @@ steps:
 			t.Errorf("%s: exit %d: %s", args[0], code, out.String())
 		}
 		for _, want := range []string{
-			`bad.yaml:6:17: step "probe": param "url": expected http://HOST`, `bad.yaml:6:40: step "probe": param "body_match": `,
+			`bad.yaml:6:17: step "probe": param "url": expected http://HOST`, `bad.yaml:6:40: step "probe": param "body_match": `, `bad.yaml:7:37: step "typo": `,
 		} {
 			if !strings.Contains(errs.String(), want) {
 				t.Errorf("%s lacks %q:\n%s", args[0], want, errs.String())

@@ -1,16 +1,11 @@
 package localrun
 
 import (
-	"context"
 	"path/filepath"
 	"slices"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/cmd/turnus/node"
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
-	"github.com/turnus/turnus/playbooks"
-	"github.com/turnus/turnus/plugins/host"
 )
 
 // checkPaths refuses a path that is no playbook, but an inventory without its flag.
@@ -35,19 +30,6 @@ func checkApprovals(con *console.Console, launches []*launch.Launch, yes bool) e
 				"hint: --yes approves every wave; with turnus submit %s, turnus runs approve RUN approves a wave",
 				l.Playbook.File, l.Waves(), l.Playbook.Name)
 		}
-	}
-	return nil
-}
-
-// CheckParams has the job types of the launches refuse params before any host is contacted, and
-// prints their warnings.
-func CheckParams(ctx context.Context, con *console.Console, sup *host.Supervisor, launches []*launch.Launch) error {
-	problems, warnings := node.AskJobTypes(ctx, sup, core.Map(launches, func(l *launch.Launch) *playbooks.Playbook { return l.Playbook }))
-	for _, w := range warnings {
-		con.Report(con.Paint(console.Yellow, "warning: ") + w.String())
-	}
-	if len(problems) > 0 {
-		return problems
 	}
 	return nil
 }

@@ -92,6 +92,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 		return nil, err
 	}
 	opts := node.PlaybookOptions(sup, nil)
+	opts.Ask = node.AskJobTypes(ctx, sup)
 	all, vars, err := f.load(ctx, paths, hosts, opts)
 	if err != nil {
 		return nil, err

@@ -81,6 +81,9 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 		f.Play.Command.OutsideWindows = f.Outside
 	}
 	f.Play.secrets, f.Play.nodeSecrets = node.SecretsFor(n.Secrets, f.Queue.URL != "")
+	if err := node.Unconfined(con, n); err != nil {
+		return err
+	}
 	record, err := f.record(ctx, con)
 	if err != nil {
 		return err
@@ -92,9 +95,6 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 		return fmt.Errorf("%w\nhint: --skip-no-window runs on the others", err)
 	}
 	if err != nil {
-		return err
-	}
-	if err := node.Unconfined(con, n); err != nil {
 		return err
 	}
 	if f.ListHosts {
@@ -112,10 +112,10 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	if err := keepWindows(con, launches, f); err != nil {
 		return err
 	}
-	if err := CheckParams(ctx, con, n.Plugins, launches); err != nil {
-		return err
-	}
 	for _, l := range launches {
+		for _, w := range l.Playbook.Warnings {
+			con.Report(con.Paint(console.Yellow, "warning: ") + w.String())
+		}
 		for _, text := range l.Warnings() {
 			con.Report(con.Paint(console.Yellow, "warning: ") + text)
 		}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,12 +32,10 @@ func TestASilentPluginIsOneProblem(t *testing.T) {
 	if err := os.WriteFile(path, []byte("playbook: site\ntargets: \"true\"\nsteps: [{name: one, uses: lab.echo}, {name: two, uses: lab.echo}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	all, err := playbooks.Load([]string{path}, PlaybookOptions(sup, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	problems, warnings := AskJobTypes(t.Context(), sup, all)
-	if len(problems) != 1 || len(warnings) > 0 || !strings.Contains(problems[0].Message, `step "one": its params were not checked: `) || !strings.Contains(problems[0].Message, "plugin lab 1.0.0 did not start") {
-		t.Errorf("%v, %v", problems, warnings)
+	o := PlaybookOptions(sup, nil)
+	o.Ask = AskJobTypes(t.Context(), sup)
+	_, err = playbooks.Load([]string{path}, o)
+	if problems, _ := errors.AsType[playbooks.Diagnostics](err); len(problems) != 1 || !strings.Contains(problems[0].Message, `step "one": its params were not checked: `) || !strings.Contains(problems[0].Message, "plugin lab 1.0.0 did not start") {
+		t.Error(err)
 	}
 }
