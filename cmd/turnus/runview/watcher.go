@@ -100,7 +100,7 @@ func follow(ctx context.Context, con *console.Console, c *client.Client, id stri
 	if err != nil {
 		return nil, run, err
 	}
-	w := &watcher{con: con, c: c, id: id, t: NewTally(Outline{Name: run.Playbook, Total: run.Total}), phase: run.Phase, grouped: grouped || run.Command != "", reported: map[string]bool{}}
+	w := &watcher{con: con, c: c, id: id, t: NewTally(Outline{Name: run.Playbook, Total: run.Total}), phase: run.Phase, grouped: grouped || run.Kind == api.KindExec, reported: map[string]bool{}}
 	w.t.Attach(run.Created, run.Outcomes)
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()

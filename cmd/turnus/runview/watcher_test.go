@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
@@ -45,5 +46,28 @@ func TestEarlierFailuresAreShownOnce(t *testing.T) {
 	w.event(api.Event{Event: api.JobDone, Job: "r1/4", Result: &api.Result{Host: "web5", Outcome: core.Failed, Step: "push", Reason: "no such rule"}})
 	if p := w.t.snapshot(1); asked != 1 || p.running != 0 || len(p.failures) != 1 || p.failures[0].hosts != 2 || strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), "web1: push: no such rule") {
 		t.Errorf("%d requests, %+v, %q", asked, p.failures, said.String())
+	}
+}
+
+// The kind of a run decides whether its hosts are shown in groups, as for other views. Control: a
+// run of a playbook shows them one by one.
+func TestTheKindOfARunDecidesItsView(t *testing.T) {
+	for kind, grouped := range map[string]bool{api.KindExec: true, api.KindHostKeys: false, "": false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/runs/r1" { // its events
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(api.Run{ID: "r1", Kind: kind, Phase: api.Finished, Ended: time.Now()})
+		}))
+		c, err := client.New(client.Config{Server: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, _, err := follow(t.Context(), console.New(strings.NewReader(""), io.Discard, io.Discard), c, "r1", false)
+		server.Close()
+		if err != nil || w.grouped != grouped {
+			t.Errorf("kind %q: %+v, %v", kind, w, err)
+		}
 	}
 }
