@@ -2,6 +2,8 @@ package ledger_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -94,6 +96,7 @@ func testSiftedPages(t *testing.T, b *backend) {
 			t.Errorf("%s: %v on pages of %v", name, names(all), pages)
 		}
 	}
+	testCursorsAreOfOwnRuns(t, l)
 	all, pages := pagesOf(t, func(ctx context.Context, p ledger.Page) ([]ledger.Run, string, error) {
 		return l.Runs(ctx, ledger.Tenants("b", "none"), ledger.RunFilter{}, p)
 	})
@@ -105,6 +108,49 @@ func testSiftedPages(t *testing.T, b *backend) {
 	if len(all) != 8333 {
 		t.Errorf("%d runs of a tenant, expected 8333", len(all))
 	}
+}
+
+// A cursor of a tenant has the time and the number of a run of that tenant only, though 10,000 rows
+// end at one of another: every third run is b's. All of its runs are listed, and pages of a tenant
+// without runs end. Control: a cursor of all tenants is behind the last row that was checked.
+func testCursorsAreOfOwnRuns(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	for tenant, pages := range map[string]int{"b": 3, "none": 1} {
+		for name, f := range map[string]ledger.RunFilter{"a playbook": {Playbook: "patch", By: "nobody"}, "an outcome": {Outcome: core.Unchanged, By: "nobody"}} {
+			all, next, n := []ledger.Run{}, "", 0
+			for n == 0 || next != "" {
+				some, after, err := l.Runs(t.Context(), ledger.Tenants(tenant), f, ledger.Page{Cursor: next})
+				if err != nil {
+					t.Fatal(err)
+				}
+				all, next, n = append(all, some...), after, n+1
+				if at := keyOf(t, next); next != "" && (at[0]%3 != 0 || at[1] != at[0]+1) {
+					t.Errorf("%s: a cursor of tenant %s is at %v", name, tenant, at)
+				}
+			}
+			if len(all) != 0 || n != pages {
+				t.Errorf("%s: tenant %s has %v on %d pages, expected %d", name, tenant, names(all), n, pages)
+			}
+		}
+	}
+	_, next, err := l.Runs(t.Context(), ledger.AllTenants(), ledger.RunFilter{Playbook: "patch", By: "nobody"}, ledger.Page{})
+	if at := keyOf(t, next); err != nil || at[0] != 15_001 || at[0] != at[1] {
+		t.Errorf("the cursor of all tenants is at %v, %v", at, err)
+	}
+}
+
+// keyOf returns the numbers of a cursor; nil of "".
+func keyOf(t *testing.T, cursor string) []int64 {
+	t.Helper()
+	data, err := base64.RawURLEncoding.DecodeString(cursor)
+	var at struct{ K []int64 }
+	if err == nil && cursor != "" {
+		err = json.Unmarshal(data, &at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.K
 }
 
 // The filters of lists that a page of the web shows have an index: the oldest entry is found behind

@@ -156,10 +156,21 @@ func list[T any](ctx context.Context, l *Ledger, q *query, p Page, of listing[T]
 			return nil
 		}
 		last, err := of.scan(c.QueryRowContext(ctx, q.rows(of.columns, of.from, of.order, "1")+" OFFSET "+strconv.Itoa(sifted-1), q.args...))
+		if err == nil && q.own.text != "" {
+			mine := &query{d: q.d}
+			mine.where(q.own.text, q.own.args...)
+			of.after(mine, of.at(last))
+			from, _, _ := strings.Cut(of.from, " ")
+			last, err = of.scan(c.QueryRowContext(ctx, mine.rows(of.columns, from, of.order, "1"), mine.args...))
+		}
 		if none(err) {
 			return nil
 		}
-		next = of.at(last).String()
+		at := of.at(last)
+		if q.own.text != "" { // a list that descends: one more is in front of the row
+			at.Key[len(at.Key)-1]++
+		}
+		next = at.String()
 		return err
 	})
 	if err != nil {
@@ -177,6 +188,9 @@ type query struct {
 	conds []string
 	args  []any
 	sifts []cond // of rows that meet conds; no index has them
+	// own, if not zero, is the sifted condition that a row is the reader's. A cursor then names no row
+	// of others: it is in front of the reader's next row behind those that were checked.
+	own cond
 }
 
 // cond is a condition; each ? in text is the next of args.

@@ -190,6 +190,9 @@ func (l *Ledger) runsQuery(s Scope, f RunFilter) (q *query, from string, err err
 	default:
 		s.sift(q, "tenant")
 	}
+	if !s.all && !f.Touched {
+		q.own = s.cond(q, "tenant")
+	}
 	if f.Phase == PhaseFinished {
 		q.sift("phase = 'finished'")
 	}
