@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -223,7 +222,7 @@ func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reen
 			}
 		}
 	}
-	return out, nil
+	return out, translate("remove objects that are not encrypted", l.removeReplaced(ctx))
 }
 
 // stored is one value to be encrypted again.
@@ -350,75 +349,4 @@ func (r *Reencrypted) fail(text string) {
 	if r.Failed++; len(r.Failures) < maxFailures {
 		r.Failures = append(r.Failures, text)
 	}
-}
-
-// encryptObjects puts objects that are not encrypted into the bucket again.
-func (l *Ledger) encryptObjects(ctx context.Context, out *Reencrypted, progress func(int)) error {
-	if l.bucket == nil {
-		return nil
-	}
-	type open struct {
-		seq int64
-		id  core.JobID
-		o   Output
-	}
-	var after []any
-	for {
-		query, args := `SELECT c.run, r.id, c.idx, c.name, c.size, c.written, c.object FROM outputs c JOIN runs r ON r.seq = c.run WHERE c.object <> '' AND c.data IS NULL`, []any{}
-		if after != nil {
-			query, args = query+` AND (c.run, c.idx, c.name) > ($1, $2, $3)`, after
-		}
-		rows, err := l.db.rows(ctx, query+` ORDER BY c.run, c.idx, c.name LIMIT 100`, args...)
-		all, err := collect(rows, err, func(row scanner) (x open, err error) {
-			var written int64
-			err = row.Scan(&x.seq, &x.id.Run, &x.id.Index, &x.o.Name, &x.o.Size, &written, &x.o.object)
-			x.o.Written = fromMicros(written)
-			return x, err
-		})
-		if err != nil || len(all) == 0 {
-			return err
-		}
-		for _, x := range all {
-			if err := l.reencryptObject(ctx, x.seq, x.id, x.o); err != nil {
-				if ctx.Err() != nil {
-					return err
-				}
-				out.fail(fmt.Sprintf("object of output %s of job %s: %v", x.o.Name, x.id, err))
-				continue
-			}
-			if out.Values++; progress != nil {
-				progress(out.Values)
-			}
-		}
-		last := all[len(all)-1]
-		after = []any{last.seq, last.id.Index, last.o.Name}
-	}
-}
-
-func (l *Ledger) reencryptObject(ctx context.Context, seq int64, id core.JobID, o Output) error {
-	r, err := l.bucket.NewReader(ctx, o.object, nil)
-	if err != nil {
-		return BucketError(err)
-	}
-	defer func() { _ = r.Close() }()
-	fresh := o
-	if err := l.upload(ctx, &fresh, seq, id, r); err != nil {
-		return err
-	}
-	changed := int64(0)
-	err = l.db.transact(ctx, "encrypt an object", func(t *tx) error {
-		var err error
-		changed, err = t.exec(ctx, `UPDATE outputs SET object = $1, data = $2 WHERE run = $3 AND idx = $4 AND name = $5 AND object = $6`,
-			fresh.object, fresh.data, seq, id.Index, o.Name, o.object)
-		return err
-	})
-	if errors.Is(err, core.ErrUnknown) { // the row names either object; Sweep removes the other
-		return err
-	}
-	if err != nil || changed == 0 { // it was replaced or removed meanwhile
-		l.discard(ctx, fresh.object)
-		return err
-	}
-	l.discard(ctx, o.object)
-	return nil
 }

@@ -473,7 +473,7 @@ const byChance = 4
 // commit before them, which is cut also.
 var recordsOutside = []string{
 	"(*Ledger).recordGroup", "(*Ledger).KeepOnce", "(*Ledger).finishNotification",
-	"(*Ledger).removeRows", "(*Ledger).reencryptObject",
+	"(*Ledger).removeRows", "(*Ledger).reencryptObject", "(*Ledger).removeReplaced",
 }
 
 // turnus up dies behind the first commit of each function of its ledger, behind each change of a

@@ -32,7 +32,7 @@ func cutCommands() []cutCommand {
 			from: (*lab).aged, args: (*lab).retains, finished: (*lab).retained, between: (*lab).dutyEnds, left: (*lab).stored,
 		},
 		{
-			name: "re-encrypt", functions: []string{"(*Ledger).reencryptColumn", "(*Ledger).reencryptObject"},
+			name: "re-encrypt", functions: []string{"(*Ledger).reencryptColumn", "(*Ledger).reencryptObject", "(*Ledger).removeReplaced"},
 			from: (*lab).plain, args: (*lab).reencrypts, left: (*lab).encrypted,
 		},
 		{

@@ -187,15 +187,18 @@ func (l *lab) stored() []string {
 
 func (l *lab) ring() string { return filepath.Join(l.dir, "ring.json") }
 
-// plain makes a key ring for the ledger, which is not encrypted.
-func (l *lab) plain() { l.keys(nil, "new", l.ring()) }
+// plain makes a key ring for the ledger, which is not encrypted, and lists its objects.
+func (l *lab) plain() {
+	l.keys(nil, "new", l.ring())
+	l.file("plain", strings.Join(l.objects(), "\n"))
+}
 
 func (l *lab) reencrypts() []string {
 	return []string{"admin", "keys", "re-encrypt", "--keyring", l.ring(), "--data", l.data(), "--keyring-accept-plain"}
 }
 
-// encrypted returns the content of the ledger. All of it must be encrypted. No object may be left
-// that no row names, once a service has removed those that are a day old.
+// encrypted returns the content of the ledger. All of it must be encrypted: no object may be left
+// that is not, though no row names it. Encrypted ones that no row names go once they are a day old.
 func (l *lab) encrypted() []string {
 	var check struct {
 		Plain int
@@ -204,6 +207,15 @@ func (l *lab) encrypted() []string {
 	l.keys(&check, "check", "--keyring", l.ring(), "--data", l.data())
 	if check.Plain != 0 {
 		l.t.Errorf("%d values are not encrypted: %+v", check.Plain, check.Uses)
+	}
+	plain, err := os.ReadFile(filepath.Join(l.dir, "plain"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, name := range l.objects() {
+		if slices.Contains(strings.Split(string(plain), "\n"), name) {
+			l.t.Errorf("%s is there, which is not encrypted", name)
+		}
 	}
 	yesterday := time.Now().Add(-2 * 24 * time.Hour)
 	for _, name := range l.objects() {
