@@ -19,6 +19,7 @@ type Schedule struct {
 	Jitter      string    `json:"jitter,omitempty"`
 	StartWithin string    `json:"start_within,omitempty"`
 	Managed     bool      `json:"managed" doc:"it is in the project, and is changed there"`
+	Damaged     string    `json:"damaged,omitempty" doc:"why it cannot be read from the ledger, and what to do; it launches nothing, and other fields may be empty"`
 	Paused      bool      `json:"paused"`
 	PauseReason string    `json:"pause_reason,omitempty"`
 	Next        time.Time `json:"next,omitzero"`

@@ -155,11 +155,11 @@ func (c *Catalog) sweepPins(ctx context.Context) error {
 	return nil
 }
 
-// isPinned reports whether a schedule launches what a document has.
+// isPinned reports whether a schedule launches what a document has, or may do so.
 func (c *Catalog) isPinned(ctx context.Context, d ledger.Document) bool {
 	name, _, _ := strings.Cut(d.Name, "/")
 	s, err := c.Schedule(ctx, ledger.AllTenants(), schedule.ID{Tenant: d.Tenant, Name: name})
-	return err != nil && !errors.Is(err, core.ErrNotFound) || err == nil && s.pin != nil && s.pin.Document == d.Name
+	return err != nil && !errors.Is(err, core.ErrNotFound) || s.Damaged != nil || err == nil && s.pin != nil && s.pin.Document == d.Name
 }
 
 // deletePin deletes what a schedule had pinned. If that fails, sweepPins does it later.

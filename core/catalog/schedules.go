@@ -35,16 +35,18 @@ type Schedule struct {
 	pin      *pin         // nil: it launches the project as it is at the fire time
 }
 
-func shown(s schedule.Status) (Schedule, error) {
+func shown(s schedule.Status) Schedule {
 	var p payload
-	if err := json.Unmarshal(s.Definition.Payload, &p); err != nil {
-		return Schedule{}, unreadable(s.Definition.ID, err)
+	if s.Damaged == nil {
+		if err := json.Unmarshal(s.Definition.Payload, &p); err != nil {
+			s.Damaged, s.Next = schedule.Damaged(s.Definition.ID, s.By, unreadable(s.Definition.ID, err)), time.Time{}
+		}
 	}
 	out := Schedule{Status: s, Launches: p.Request, Scope: p.scope(s.Definition.ID), Managed: s.By == "", pin: p.Pin}
 	if !out.Managed {
 		out.Version = s.Edition
 	}
-	return out, nil
+	return out
 }
 
 // Pinned reports whether it launches the project as it was when somebody asked for it. It returns
@@ -60,25 +62,25 @@ func (s *Schedule) Pinned() (revision string, ok bool) {
 // at the end.
 func (c *Catalog) Schedules(ctx context.Context, scope ledger.Scope, cursor string, limit int) (all []Schedule, next string, err error) {
 	some, next, err := c.control.List(ctx, scope, ledger.Page{Cursor: cursor, Limit: limit})
-	if err != nil {
-		return nil, "", err
-	}
-	all = make([]Schedule, len(some))
-	for i, s := range some {
-		if all[i], err = shown(s); err != nil {
-			return nil, "", err
-		}
-	}
-	return all, next, nil
+	return core.Map(some, shown), next, err
 }
 
-// Schedule reads one.
+// Schedule reads one, also a damaged one.
 func (c *Catalog) Schedule(ctx context.Context, scope ledger.Scope, id schedule.ID) (Schedule, error) {
 	s, err := c.control.Get(ctx, scope, id)
 	if err != nil {
 		return Schedule{}, err
 	}
-	return shown(s)
+	return shown(s), nil
+}
+
+// sound reads one that is not damaged.
+func (c *Catalog) sound(ctx context.Context, scope ledger.Scope, id schedule.ID) (Schedule, error) {
+	s, err := c.Schedule(ctx, scope, id)
+	if err == nil {
+		err = s.Damaged
+	}
+	return s, err
 }
 
 // PutSchedule makes a schedule, or replaces version ifVersion of one (0: none exists). A scope that
@@ -139,7 +141,7 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 		c.deletePin(ctx, &before)
 	}
 	c.engine.Check()
-	return shown(put)
+	return shown(put), nil
 }
 
 // pinFor pins a launch of now. The same request again keeps what was pinned first, and has no
@@ -175,15 +177,17 @@ func (c *Current) defines(id schedule.ID) bool {
 	return slices.ContainsFunc(c.definedSchedules(), func(d schedule.Definition) bool { return d.ID == id })
 }
 
-// DeleteSchedule removes version ifVersion of a schedule that somebody made. Runs that it launched
-// continue.
+// DeleteSchedule removes version ifVersion of a schedule that somebody made, or a damaged one of
+// the definitions, which is then made again. Runs that it launched continue.
 func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, ifVersion int64) error {
 	s, err := c.Schedule(ctx, scope, id)
 	switch {
 	case err != nil:
 		return err
-	case s.Managed:
+	case s.Managed && s.Damaged == nil:
 		return fmt.Errorf("schedule %s is in the project: remove it there: %w", id, core.ErrConflict)
+	case s.Managed:
+		ifVersion = s.Edition
 	}
 	err = c.control.Delete(ctx, id, ifVersion, func(before, _ *schedule.Status) (ledger.Entry, error) {
 		return entry(who, "schedule.delete", id, asked(before), nil)
@@ -191,13 +195,18 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 	if err == nil {
 		c.deletePin(ctx, &s)
 	}
+	if err == nil && s.Damaged != nil {
+		c.mu.Lock()
+		c.aligned.version = 0 // the definitions may have it
+		c.mu.Unlock()
+	}
 	return err
 }
 
 // SetPaused stops the launches of a schedule, or lets it continue with its next fire time. The
 // audit log has the reason.
 func (c *Catalog) SetPaused(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, paused bool, reason string) error {
-	if _, err := c.Schedule(ctx, scope, id); err != nil {
+	if _, err := c.sound(ctx, scope, id); err != nil {
 		return err
 	}
 	action := "schedule.resume"
@@ -229,7 +238,7 @@ func (c *Catalog) PlanBackfill(ctx context.Context, scope ledger.Scope, id sched
 }
 
 func (c *Catalog) mayBackfill(ctx context.Context, scope ledger.Scope, id schedule.ID) error {
-	s, err := c.Schedule(ctx, scope, id)
+	s, err := c.sound(ctx, scope, id)
 	if err != nil {
 		return err
 	}
@@ -241,7 +250,7 @@ func (c *Catalog) mayBackfill(ctx context.Context, scope ledger.Scope, id schedu
 // the audit log have the reason. The entry of the trigger comes before that of the run, because
 // four eyes ask it whose run it is.
 func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, key, reason string) (ledger.Run, error) {
-	s, err := c.Schedule(ctx, scope, id)
+	s, err := c.sound(ctx, scope, id)
 	if err != nil {
 		return ledger.Run{}, err
 	}

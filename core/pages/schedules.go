@@ -121,7 +121,7 @@ func (p *Pages) notLaunched(w http.ResponseWriter, r *http.Request, v visit, sta
 func scheduleOf(ctx context.Context, v visit, name string) (scheduleView, error) {
 	view := scheduleView{Key: rand.Text()}
 	var err error
-	if view.Schedule, err = v.client.Schedule(ctx, name); err != nil || !v.who.Operates() {
+	if view.Schedule, err = v.client.Schedule(ctx, name); err != nil || !v.who.Operates() || view.Schedule.Damaged != "" {
 		return view, err
 	}
 	plan, err := v.client.PlanRun(ctx, api.NewRun{Playbook: view.Schedule.Playbook, LaunchOptions: view.Schedule.LaunchOptions})

@@ -76,7 +76,7 @@ func Decode(id ID, data []byte) (d Definition, s State, err error) {
 	r := reader{b: data, id: id}
 	f := r.byte()
 	if r.err == nil && (f < formatV1 || f > formatOnce) {
-		return d, s, fmt.Errorf("schedule %s is kept in format %d, this program reads %d to %d: %w", id, f, formatV1, formatOnce, core.ErrInvalid)
+		return d, s, fmt.Errorf("schedule %s is kept in format %d, this program reads %d to %d, and a newer one may read it: %w", id, f, formatV1, formatOnce, core.ErrInvalid)
 	}
 	d.ID = id
 	if f == formatOnce {

@@ -32,6 +32,7 @@ type Status struct {
 	Next       time.Time // the nominal time that comes next; zero: never, or paused
 	Edition    int64     // changes with the definition, and never comes again
 	By         string    // who made it; "" for a schedule of the definitions
+	Damaged    error     // why it cannot be read, with what to do; it triggers nothing, and Definition has only its ID
 }
 
 // Note makes the entry of the audit log of what a change made of a schedule, in the same
@@ -52,15 +53,15 @@ func (c *Control) Get(ctx context.Context, scope ledger.Scope, id ID) (Status, e
 	if err != nil {
 		return Status{}, err
 	}
-	return c.status(row)
+	return c.status(row), nil
 }
 
-func (c *Control) status(row ledger.Schedule) (Status, error) {
+func (c *Control) status(row ledger.Schedule) Status {
 	p, s, err := c.planner.read(row)
 	if err != nil {
-		return Status{}, err
+		return Status{Definition: Definition{ID: idOf(row)}, Edition: row.Edition, By: row.By, Damaged: err}
 	}
-	return *p.status(s, row), nil
+	return *p.status(s, row)
 }
 
 // List reads a page of schedules by tenant and name, and the cursor of the next one.
@@ -69,14 +70,7 @@ func (c *Control) List(ctx context.Context, scope ledger.Scope, page ledger.Page
 	if err != nil {
 		return nil, "", err
 	}
-	for _, row := range rows {
-		s, err := c.status(row)
-		if err != nil {
-			return nil, "", err
-		}
-		all = append(all, s)
-	}
-	return all, next, nil
+	return core.Map(rows, c.status), next, nil
 }
 
 // put returns the state of a definition, made from the state that was kept with the old one. If old
@@ -217,13 +211,14 @@ func (c *Control) write(ctx context.Context, change ledger.ScheduleChange, note 
 	return changed[0].Version, nil
 }
 
-// Delete removes edition ifEdition of a schedule; what it launched continues.
+// Delete removes edition ifEdition of a schedule, also a damaged one; what it launched continues.
 func (c *Control) Delete(ctx context.Context, id ID, ifEdition int64, note Note) error {
-	return c.again(ctx, id, func(row ledger.Schedule, p *plan, s State, _ time.Time) (bool, error) {
+	return c.again(ctx, id, func(row ledger.Schedule, _ time.Time) (bool, error) {
 		if row.Edition != ifEdition {
 			return false, fmt.Errorf("schedule %s has version %d, not %d: read it again: %w", id, row.Edition, ifEdition, core.ErrConflict)
 		}
-		version, err := c.write(ctx, ledger.ScheduleChange{Schedule: row, Delete: true}, note, p.status(s, row), nil)
+		before := c.status(row)
+		version, err := c.write(ctx, ledger.ScheduleChange{Schedule: row, Delete: true}, note, &before, nil)
 		return version > 0, err
 	})
 }
@@ -267,7 +262,11 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time, note 
 // PlanBackfill returns how many fire times a backfill of a range would launch, and how many of the
 // range were launched before. It changes nothing.
 func (c *Control) PlanBackfill(ctx context.Context, id ID, from, to time.Time) (launches, before int, err error) {
-	_, p, _, now, err := c.read(ctx, id)
+	row, now, err := c.read(ctx, id)
+	if err != nil {
+		return 0, 0, err
+	}
+	p, _, err := c.planner.read(row)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -305,7 +304,11 @@ func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(T
 	if key == "" || len(key) > MaxKey {
 		return run, fmt.Errorf("trigger of schedule %s: its key is %d bytes, expected 1 to %d: %w", id, len(key), MaxKey, core.ErrInvalid)
 	}
-	err = c.again(ctx, id, func(row ledger.Schedule, p *plan, s State, now time.Time) (bool, error) {
+	err = c.again(ctx, id, func(row ledger.Schedule, now time.Time) (bool, error) {
+		p, s, err := c.planner.read(row)
+		if err != nil {
+			return false, err
+		}
 		open, err := c.ledger.Open(ctx, s.asks())
 		if err != nil {
 			return false, err
@@ -407,7 +410,8 @@ func (c *Control) each(ctx context.Context) iter.Seq2[ledger.Schedule, error] {
 	})
 }
 
-// aligned returns the change of a row by the definitions; nil: it stays.
+// aligned returns the change of a row by the definitions; nil: it stays, as a damaged one does: its
+// state is unknown, and a person decides.
 func (c *Control) aligned(row ledger.Schedule, d Definition, wanted bool, now time.Time) (*ledger.ScheduleChange, error) {
 	if !wanted {
 		if row.By != "" {
@@ -417,7 +421,7 @@ func (c *Control) aligned(row ledger.Schedule, d Definition, wanted bool, now ti
 	}
 	p, s, err := c.planner.read(row)
 	if err != nil {
-		return nil, err
+		return nil, nil //nolint:nilerr,nilnil // the engine and lists report it
 	}
 	if row.By == "" && reflect.DeepEqual(p.Definition, d) {
 		return nil, nil //nolint:nilnil // nothing changes
@@ -430,7 +434,11 @@ func (c *Control) aligned(row ledger.Schedule, d Definition, wanted bool, now ti
 
 // edit changes the state of a schedule.
 func (c *Control) edit(ctx context.Context, id ID, note Note, do func(p *plan, s *State, now time.Time) error) error {
-	return c.again(ctx, id, func(row ledger.Schedule, p *plan, s State, now time.Time) (bool, error) {
+	return c.again(ctx, id, func(row ledger.Schedule, now time.Time) (bool, error) {
+		p, s, err := c.planner.read(row)
+		if err != nil {
+			return false, err
+		}
 		before := p.status(s, row)
 		s = s.clone()
 		if err := do(p, &s, now); err != nil {
@@ -449,28 +457,25 @@ func (c *Control) edit(ctx context.Context, id ID, note Note, do func(p *plan, s
 const maxTries = 20
 
 // again reads a schedule and calls do, until that has changed it.
-func (c *Control) again(ctx context.Context, id ID, do func(row ledger.Schedule, p *plan, s State, now time.Time) (done bool, err error)) error {
+func (c *Control) again(ctx context.Context, id ID, do func(row ledger.Schedule, now time.Time) (done bool, err error)) error {
 	for range maxTries {
-		row, p, s, now, err := c.read(ctx, id)
+		row, now, err := c.read(ctx, id)
 		if err != nil {
 			return err
 		}
-		if done, err := do(row, p, s, now); done || err != nil {
+		if done, err := do(row, now); done || err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("schedule %s was changed by others %d times meanwhile: try again: %w", id, maxTries, core.ErrUnavailable)
 }
 
-// read reads a schedule, and the time.
-func (c *Control) read(ctx context.Context, id ID) (row ledger.Schedule, p *plan, s State, now time.Time, err error) {
-	if now, err = c.now(ctx); err != nil {
-		return row, nil, s, now, err
+// read reads a schedule's row, and the time.
+func (c *Control) read(ctx context.Context, id ID) (row ledger.Schedule, now time.Time, err error) {
+	if now, err = c.now(ctx); err == nil {
+		row, err = c.ledger.Schedule(ctx, ledger.AllTenants(), id.Tenant, id.Name)
 	}
-	if row, err = c.ledger.Schedule(ctx, ledger.AllTenants(), id.Tenant, id.Name); err == nil {
-		p, s, err = c.planner.read(row)
-	}
-	return row, p, s, now, err
+	return row, now, err
 }
 
 func (c *Control) now(ctx context.Context) (time.Time, error) {

@@ -247,17 +247,32 @@ func idOf(row ledger.Schedule) ID { return ID{Tenant: row.Tenant, Name: row.Name
 // read makes a row ready for decisions.
 func (p *planner) read(row ledger.Schedule) (*plan, State, error) {
 	if row.Unreadable != nil {
-		return nil, State{}, fmt.Errorf("schedule %s: %w", idOf(row), row.Unreadable)
+		return nil, State{}, Damaged(idOf(row), row.By, fmt.Errorf("schedule %s: %w", idOf(row), row.Unreadable))
 	}
 	d, s, err := Decode(idOf(row), row.Data)
 	if err != nil {
-		return nil, State{}, err
+		return nil, State{}, Damaged(idOf(row), row.By, err)
 	}
 	out, err := p.plan(d)
-	if err == nil && !row.Passed.IsZero() {
+	if err != nil {
+		return nil, State{}, Damaged(idOf(row), row.By, err)
+	}
+	if !row.Passed.IsZero() {
 		out.pass(&s, row.Passed)
 	}
-	return out, s, err
+	return out, s, nil
+}
+
+// Damaged adds to the error of a schedule that cannot be read what to do: by is who made it, "" of
+// one of the definitions. While only its key is missing here, it is not damaged.
+func Damaged(id ID, by string, err error) error {
+	switch {
+	case errors.Is(err, core.ErrUnavailable):
+		return err
+	case by == "":
+		return fmt.Errorf("%w: remove it with turnus schedules rm %s; the project makes it again", err, id)
+	}
+	return fmt.Errorf("%w: remove it with turnus schedules rm %s, and set it again", err, id)
 }
 
 // row is the ledger's record of a schedule, beside its name and versions.

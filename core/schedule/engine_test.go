@@ -1,8 +1,10 @@
 package schedule_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,11 +152,12 @@ func hide(t *testing.T, l *lab, away bool) {
 	l.raw("ALTER TABLE " + from + " RENAME TO " + to)
 }
 
-// A row that cannot be read stops no other, and is reported once a minute.
+// A row that cannot be read stops no other, and is reported once a minute. Lists and the check have
+// it with what to do. It stays as it is while the definitions change, and can only be removed.
 func TestARowThatCannotBeReadStopsNoOther(t *testing.T) {
 	inLab(t, func(l *lab) {
-		d := every(1, "5 * * * *")
-		l.put(d, every(2, "5 * * * *"))
+		d, damaged := every(1, "5 * * * *"), every(2, "5 * * * *")
+		l.put(d, damaged)
 		l.raw("UPDATE schedules SET data = x'0063', due = 1 WHERE name = 's2'")
 		l.serve()
 		l.pass(6 * time.Minute)
@@ -163,6 +166,26 @@ func TestARowThatCannotBeReadStopsNoOther(t *testing.T) {
 		}
 		if n := l.reported(schedule.EventTrouble)[""]; n < 5 || n > 8 {
 			t.Errorf("reported %d times in six minutes, expected once a minute", n)
+		}
+		const what = "remove it with turnus schedules rm acme:s2, and set it again"
+		all, _, err := l.control.List(l.Context(), ledger.AllTenants(), ledger.Page{})
+		if err != nil || len(all) != 2 || all[0].Damaged != nil || all[0].Next.IsZero() || all[1].Definition.ID != damaged.ID || all[1].By != "bob" ||
+			!strings.Contains(core.ErrorText(all[1].Damaged), what) {
+			t.Errorf("listed are %+v, %v", all, err)
+		}
+		if found, err := l.control.Check(l.Context(), true); err != nil || len(found) != 1 || found[0].Repaired || !strings.Contains(found[0].What, what) {
+			t.Errorf("the check finds %+v, %v", found, err)
+		}
+		before := all[1]
+		if n := l.align(damaged, every(3, "5 * * * *")); n != 1 || l.status(damaged.ID).Edition != before.Edition {
+			t.Errorf("the definitions changed %d schedules", n)
+		}
+		if err := l.control.SetPaused(l.Context(), damaged.ID, true, "", noted("schedule.pause")); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("a pause: %v", err)
+		}
+		l.ok(l.control.Delete(l.Context(), damaged.ID, before.Edition, noted("schedule.delete")))
+		if n := l.align(damaged, every(3, "5 * * * *")); n != 1 || l.status(damaged.ID).Damaged != nil {
+			t.Errorf("%d schedules were made again", n)
 		}
 	})
 }

@@ -293,6 +293,9 @@ func scheduleOf(s *catalog.Schedule) api.Schedule {
 	if shown.Timezone == "" {
 		shown.Timezone = "UTC"
 	}
+	if s.Damaged != nil {
+		shown.Damaged = core.ErrorText(s.Damaged)
+	}
 	shown.Revision, shown.Pinned = s.Pinned()
 	if d.Jitter > 0 {
 		shown.Jitter = d.Jitter.String()

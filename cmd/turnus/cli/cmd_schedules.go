@@ -50,7 +50,11 @@ func (a *app) schedulesListCmd() *cobra.Command {
 		return client.All(ctx, 0, c.Schedules)
 	}
 	return remote.Table(a.Console, c, &r, list, []string{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "TRIGGERS", "STATE"}, func(s *api.Schedule) []string {
-		return []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, console.LocalTime(s.Next), strconv.FormatInt(s.Triggers, 10), scheduleState(s)}
+		when := ""
+		if s.Sentence != "" {
+			when = strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone
+		}
+		return []string{s.Name, s.Tenant, s.Playbook, when, console.LocalTime(s.Next), strconv.FormatInt(s.Triggers, 10), scheduleState(s)}
 	})
 }
 
@@ -58,6 +62,8 @@ func (a *app) schedulesListCmd() *cobra.Command {
 func scheduleState(s *api.Schedule) string {
 	state := "made by hand"
 	switch {
+	case s.Damaged != "":
+		return "damaged: " + s.Damaged
 	case s.Managed:
 		state = "from the playbook"
 	case !s.At.IsZero() && s.LastRun != "":
@@ -90,12 +96,15 @@ func (a *app) writeSchedule(s api.Schedule) {
 	}
 	row("schedule", s.Name)
 	row("tenant", s.Tenant)
+	row("damaged", s.Damaged)
 	row("playbook", s.Playbook)
 	when := strings.TrimSuffix(s.Sentence, ".")
 	if s.Cron != "" {
 		when += " (" + s.Cron + ")"
 	}
-	row("when", when+", "+s.Timezone)
+	if when != "" {
+		row("when", when+", "+s.Timezone)
+	}
 	if s.Pinned {
 		row("project", strings.TrimSpace("as it was when it was made "+s.Revision))
 	}
