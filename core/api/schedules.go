@@ -8,6 +8,7 @@ type Schedule struct {
 	Tenant   string `json:"tenant"`
 	Playbook string `json:"playbook"`
 	LaunchOptions
+	LeftOut     []string  `json:"left_out,omitempty" doc:"options that a tenant does not see of a schedule that a person of all tenants made: limit, and vars.NAME where the name marks a secret"`
 	Cron        string    `json:"cron" doc:"empty for one with a single fire time"`
 	At          time.Time `json:"at,omitzero" doc:"of one with a single fire time"`
 	Sentence    string    `json:"sentence" doc:"its fire times, in words"`

@@ -24,7 +24,9 @@ import (
 type payload struct {
 	Request
 	All bool `json:"all,omitempty"` // hosts of all tenants; else those of the schedule's own
-	Pin *pin `json:"pin,omitempty"` // nil: the project as it is at the fire time
+	// Foreign: All was true, and a person of one tenant triggers it.
+	Foreign bool `json:"foreign,omitempty"`
+	Pin     *pin `json:"pin,omitempty"` // nil: the project as it is at the fire time
 }
 
 func (p payload) encode() []byte {
@@ -110,7 +112,7 @@ func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, tr
 		key.tenant = f.Schedule.Tenant
 	}
 	by := launchedBy + f.Schedule.String()
-	launching := Launching{RunID: f.RunID, By: by, Trace: trace, Scope: p.scope(f.Schedule), SkipNoWindow: true}
+	launching := Launching{RunID: f.RunID, By: by, Trace: trace, Scope: p.scope(f.Schedule), SkipNoWindow: true, Asked: snapshot.Asked{All: p.Foreign}}
 	if p.Pin != nil {
 		return c.preparePinned(ctx, now, p, f.Schedule, launching)
 	}
@@ -138,7 +140,7 @@ func (c *Catalog) preparePinned(ctx context.Context, now Current, p payload, id 
 		return nil, err
 	}
 	q := p.Request
-	q.Limit, l.Only, l.Asked = nil, only, snapshot.Asked{Limit: q.Limit, Pinned: true}
+	q.Limit, l.Only, l.Asked = nil, only, snapshot.Asked{Limit: q.Limit, Pinned: true, All: p.Foreign}
 	made, err := c.Prepare(ctx, now, playbook, q, l)
 	return made, noHost(err)
 }

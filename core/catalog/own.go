@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/turnus/turnus/core"
@@ -23,7 +24,7 @@ func own(scope ledger.Scope, data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("what the schedule launches cannot be read: %w: %w", core.ErrInvalid, err)
 	}
 	if p.All && !scope.All() {
-		p.All = false
+		p.All, p.Foreign = false, true
 		return p.encode(), nil
 	}
 	return data, nil
@@ -49,8 +50,23 @@ func (c *Catalog) onlyOwn(ctx context.Context, scope ledger.Scope, s *Schedule) 
 	case errors.As(err, &noFacts): // it may select some at its fire time
 	case errors.Is(err, core.ErrNotFound): // it selects none of them
 		return nil
+	case errors.Is(err, core.ErrInvalid): // it may name hosts of others
+		return fmt.Errorf("schedule %s cannot be launched on all of its hosts, so a backfill is refused; people of all tenants see why: %w", s.Definition.ID, core.ErrConflict)
 	case err != nil:
 		return err
 	}
 	return fmt.Errorf("schedule %s also launches on hosts of other tenants: a trigger leaves them out, a backfill cannot: %w", s.Definition.ID, core.ErrConflict)
+}
+
+// WithoutForeign returns the definition of a schedule, as the audit log has it, for readers of one
+// tenant: without what a person of all tenants gave it that may name hosts or secrets of others.
+func WithoutForeign(definition json.RawMessage) json.RawMessage {
+	var s askedSchedule
+	if json.Unmarshal(definition, &s) != nil || !s.All {
+		return definition
+	}
+	s.Limit, s.Vars = nil, maps.Clone(s.Vars)
+	maps.DeleteFunc(s.Vars, launch.MarksSecret)
+	data, _ := json.Marshal(s) // it came as JSON
+	return data
 }

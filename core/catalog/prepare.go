@@ -40,7 +40,7 @@ type Launching struct {
 	Scope        ledger.Scope         // the tenants whose hosts are taken
 	Only         func(core.Host) bool // the hosts to take; nil takes all
 	SkipNoWindow bool                 // leave out hosts that no window fits
-	Asked        snapshot.Asked       // Retry, Pinned, and the limit of what is pinned
+	Asked        snapshot.Asked       // Retry, Pinned, the limit of what is pinned, and All of another person's limit
 	// Kept is as launch.Options.Kept.
 	Kept func(p *playbooks.Playbook, hosts []core.Host) (map[string]int, error)
 }
@@ -143,7 +143,7 @@ func hostsOf(now Current, limit []string, l Launching) ([]core.Host, error) {
 
 func (c *Catalog) options(now Current, playbook *playbooks.Playbook, q Request, l Launching) launch.Options {
 	asked := l.Asked
-	asked.All = l.Scope.All()
+	asked.All = asked.All || l.Scope.All()
 	if len(q.Limit) > 0 {
 		asked.Limit = q.Limit
 	}

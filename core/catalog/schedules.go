@@ -260,7 +260,11 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 	}
 	prepare := func(f schedule.Trigger) (ledger.NewRun, error) {
 		f.Payload = launches
-		return c.newRun(ctx, f, reason)
+		n, err := c.newRun(ctx, f, reason)
+		if s.Scope.All() && !scope.All() && s.pin == nil && errors.Is(err, core.ErrNotFound) { // its limit may name hosts of others
+			err = fmt.Errorf("schedule %s launches on no host of yours: %w", id, core.ErrNotFound)
+		}
+		return n, err
 	}
 	run, err := c.control.Trigger(ctx, id, key, prepare, note(who, "schedule.trigger", id, schedule.TriggerRunID(id, key), reason))
 	if err == nil && run.Created {

@@ -72,7 +72,7 @@ func (l *Launch) Given() Given {
 			param := &l.Playbook.Params[i]
 			value, into, where, isName = param.Value(), g.Params, "params.", param.Type == playbooks.SecretParam
 		}
-		switch hidden := !isName && marksSecret(name, value); {
+		switch hidden := !isName && MarksSecret(name, value); {
 		case !hidden && g.fits(value):
 			into[name] = value
 		case g.fits(where + name):
@@ -124,20 +124,20 @@ func snakeCase(name string) string {
 	return strings.ToLower(strings.ReplaceAll(out.String(), "-", "_"))
 }
 
-// marksSecret reports whether a name, or one within the value, is that of a secret.
-func marksSecret(name string, value any) bool {
+// MarksSecret reports whether a name, or one within the value, is that of a secret.
+func MarksSecret(name string, value any) bool {
 	if snake := snakeCase(name); inventory.SecretName(snake) || slices.ContainsFunc(moreSecrets, func(end string) bool { return strings.HasSuffix("_"+snake, end) }) {
 		return true
 	}
 	switch v := value.(type) {
 	case map[string]any:
 		for key, inner := range v {
-			if marksSecret(key, inner) {
+			if MarksSecret(key, inner) {
 				return true
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(v, func(inner any) bool { return marksSecret("", inner) })
+		return slices.ContainsFunc(v, func(inner any) bool { return MarksSecret("", inner) })
 	}
 	return false
 }

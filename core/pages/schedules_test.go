@@ -52,6 +52,11 @@ func TestSchedules(t *testing.T) {
 	o.set("GET /v1/schedules/acme:night", more)
 	_, all := v.get("/schedules/acme:night")
 	has(t, "what it launches", all, "<dt>Tags</dt><dd><code>only<", "<dt>Skipped tags</dt><dd><code>slow<", "<dt>Hosts at the same time</dt><dd>7<", "continues</dt><dd>that one is cancelled", "<dt>Params</dt><dd><code>release=r9<")
+	more.LeftOut = []string{"limit", "vars.db_password"}
+	o.set("GET /v1/schedules/acme:night", more)
+	_, withheld := v.get("/schedules/acme:night")
+	has(t, "a schedule that is not shown whole", withheld, "<dt>Not shown</dt><dd><code>limit</code> <code>vars.db_password</code>", "on at most 12 hosts in at most 2 waves", "Trigger on at most 12 hosts")
+	lacks(t, "a schedule that is shown whole", all, "<dt>Not shown", "at most 12")
 	if n := strings.Count(text, " CET <small>"); n != 5 {
 		t.Errorf("%d fire times, expected 5: %s", n, text)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/ledger"
 )
 
@@ -33,7 +34,16 @@ func (s *Server) listAudit(ctx context.Context, by caller, in *struct {
 	}
 	items := make([]api.Entry, len(entries))
 	for i, e := range entries {
+		redactEntry(by, &e)
 		items[i] = api.Entry{Seq: e.Seq, Time: e.At, Who: e.Who, What: e.Action, Tenant: e.Tenant, Object: e.Subject, Before: e.Before, After: e.After}
 	}
 	return listOf(items, next), nil
+}
+
+// redactEntry takes out of an entry what a tenant does not see of a schedule by a person of all
+// tenants, as withhold does.
+func redactEntry(by caller, e *ledger.Entry) {
+	if e.Kind == "schedule" && !by.token.AllTenants {
+		e.Before, e.After = catalog.WithoutForeign(e.Before), catalog.WithoutForeign(e.After)
+	}
 }

@@ -200,6 +200,7 @@ func (s *Server) exportAudit(ctx context.Context, by caller, in *exportQuery) ex
 	f := ledger.AuditFilter{Since: in.Since, Until: in.Until}
 	columns := []string{"seq", "time", "who", "tenant", "what", "kind", "object", "before", "after", "hash"}
 	return exported{columns, paged(func(p ledger.Page) ([]ledger.Entry, string, error) { return s.cfg.Ledger.AuditLog(ctx, by.scope, f, p) }, func(e *ledger.Entry) []any {
+		redactEntry(by, e)
 		return []any{e.Seq, e.At, e.Who, e.Tenant, e.Action, e.Kind, e.Subject, e.Before, e.After, fmt.Sprintf("%x", e.Hash)}
 	})}
 }

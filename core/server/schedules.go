@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/windows/civil"
@@ -86,7 +89,7 @@ func (s *Server) listSchedules(ctx context.Context, by caller, in *struct{ Page 
 	}
 	items := make([]api.Schedule, len(all))
 	for i := range all {
-		items[i] = scheduleOf(&all[i])
+		items[i] = scheduleOf(by, &all[i])
 	}
 	return listOf(items, next), nil
 }
@@ -96,7 +99,7 @@ func (s *Server) getSchedule(ctx context.Context, by caller, in *SchedulePath) (
 	if err != nil {
 		return nil, err
 	}
-	shown := shownSchedule(found)
+	shown := shownSchedule(by, &found)
 	shown.Body.Upcoming = upcomingOf(&found)
 	return shown, nil
 }
@@ -121,8 +124,8 @@ func upcomingOf(s *catalog.Schedule) []api.FireTime {
 	return all
 }
 
-func shownSchedule(s catalog.Schedule) *versioned[api.Schedule] {
-	shown := scheduleOf(&s)
+func shownSchedule(by caller, s *catalog.Schedule) *versioned[api.Schedule] {
+	shown := scheduleOf(by, s)
 	return &versioned[api.Schedule]{shown.ETag, shown}
 }
 
@@ -167,7 +170,7 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return shownSchedule(put), nil
+	return shownSchedule(by, &put), nil
 }
 
 // newSchedule reads what was asked for. A cron that is no expression is left to the catalog to
@@ -213,7 +216,7 @@ func (s *Server) deleteSchedule(ctx context.Context, by caller, in *struct {
 	if err := s.cfg.Catalog.DeleteSchedule(ctx, by.scope, by.name, found.Definition.ID, found.Version); err != nil {
 		return nil, err
 	}
-	return shownSchedule(found), nil
+	return shownSchedule(by, &found), nil
 }
 
 type pauseInput struct {
@@ -234,7 +237,7 @@ func (s *Server) setPaused(paused bool) func(context.Context, caller, *pauseInpu
 		if found, err = s.cfg.Catalog.Schedule(ctx, by.scope, found.Definition.ID); err != nil {
 			return nil, err
 		}
-		return shownSchedule(found), nil
+		return shownSchedule(by, &found), nil
 	}
 }
 
@@ -283,9 +286,10 @@ func (s *Server) backfillSchedule(ctx context.Context, by caller, in *struct {
 	return &body[api.Backfilled]{api.Backfilled{Triggers: n}}, nil
 }
 
-// scheduleOf shows a schedule.
-func scheduleOf(s *catalog.Schedule) api.Schedule {
-	d, st := s.Definition, s.State
+// scheduleOf shows a schedule to a caller. If it launches on hosts of all tenants, the reason of a
+// refused launch may name hosts of others: a tenant does not see it.
+func scheduleOf(by caller, s *catalog.Schedule) api.Schedule {
+	d, st, foreign := s.Definition, s.State, s.Scope.All() && !by.scope.All()
 	shown := api.Schedule{
 		Name: d.ID.Name, Tenant: d.ID.Tenant, Playbook: s.Launches.Playbook, Cron: d.Cron, At: d.At, Timezone: d.Timezone, CatchUp: string(d.CatchUp), Overlap: string(d.Overlap),
 		Managed: s.Managed, ETag: etagOf(s.Version),
@@ -324,7 +328,29 @@ func scheduleOf(s *catalog.Schedule) api.Schedule {
 			shown.LastRun, shown.LastTrigger = r.RunID, r.Nominal
 		} else {
 			shown.LastSkip, shown.LastSkipAt = r.Reason.Text(), r.Nominal.UTC()
+			if code := r.Reason.Code(); foreign && (code == core.Refused || code == core.NotLaunched) {
+				shown.LastSkip = "it could not be launched; people of all tenants see why"
+			}
 		}
 	}
+	if foreign && !s.Managed { // of one of the project the tenant reads all this in its playbook
+		withhold(&shown)
+	}
 	return shown
+}
+
+// withhold takes out what only people of all tenants see of a schedule that one of them made: the
+// limit, which may name hosts of others, and values whose names mark a secret. Views of runs do the
+// same.
+func withhold(s *api.Schedule) {
+	if len(s.Limit) > 0 {
+		s.Limit, s.LeftOut = nil, []string{"limit"}
+	}
+	s.Vars = maps.Clone(s.Vars)
+	for _, name := range slices.Sorted(maps.Keys(s.Vars)) {
+		if launch.MarksSecret(name, s.Vars[name]) {
+			delete(s.Vars, name)
+			s.LeftOut = append(s.LeftOut, "vars."+name)
+		}
+	}
 }

@@ -7,8 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/schedule"
 )
 
 // schedulesOf lists the schedules that a token sees.
@@ -67,4 +72,58 @@ func TestDamagedSchedules(t *testing.T) {
 		return slices.ContainsFunc(b.schedulesOf(operator), func(s api.Schedule) bool { return s.Name == "acme-patch" && s.Damaged == "" && !s.Next.IsZero() })
 	})
 	want[any](t, b.ask(operator, "PUT", "/v1/schedules/made", made), http.StatusOK)
+}
+
+// A limit by a person of all tenants may name hosts of others. A tenant does not see it in lists of
+// schedules, their views, audit entries and runs, also those that it triggered. The same applies to
+// values whose names mark a secret, and to the reasons of refused launches. Controls: a person of
+// all tenants sees all of it, and the tenant sees its own schedule whole.
+func TestATenantDoesNotSeeTheLimitOfAScheduleOfAll(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	project := tree()
+	project["playbooks/acme.yaml"] = strings.Replace(project["playbooks/acme.yaml"], "window: none\n", "window: none\nvars: {remark: none, db_password: none}\n", 1)
+	b.apply(project)
+	provider, operator, viewer := b.token(everyTenant, Operator), b.token("acme", Operator), b.token("acme", Viewer)
+	foreign := api.NewSchedule{Playbook: "acme-patch", Cron: "0 4 * * *", LaunchOptions: api.LaunchOptions{
+		Limit: []string{"acme-1", "globex-1"}, Vars: map[string]any{"remark": "for ticket 7", "db_password": "hunter2"},
+	}}
+	own := api.NewSchedule{Playbook: "acme-patch", Cron: "0 4 * * *", LaunchOptions: api.LaunchOptions{Limit: []string{"acme-2"}, Vars: map[string]any{"db_password": "mine"}}}
+	want[any](t, b.ask(provider, "PUT", "/v1/schedules/foreign", foreign), http.StatusOK)
+	want[any](t, b.ask(operator, "PUT", "/v1/schedules/own", own), http.StatusOK)
+	run := want[api.Launched](t, b.ask(operator, "POST", "/v1/schedules/foreign/trigger", api.Why{}), http.StatusOK).Run
+	gone := foreign
+	gone.Limit = []string{"globex-1"}
+	project["playbooks/acme.yaml"] = strings.Replace(project["playbooks/acme.yaml"], `targets: host.customer == "acme"`, "targets: true", 1)
+	b.apply(project)
+	want[any](t, b.ask(provider, "PUT", "/v1/schedules/gone", gone), http.StatusOK)
+	for what, a := range map[string]answer{
+		"trigger":  b.ask(operator, "POST", "/v1/schedules/gone/trigger", api.Why{}),
+		"backfill": b.ask(operator, "POST", "/v1/schedules/gone/backfill", api.Backfill{From: time.Now().AddDate(0, 0, -2), To: time.Now().AddDate(0, 0, -1)}),
+	} {
+		if a.status < 400 || strings.Contains(a.body, "globex") {
+			t.Errorf("%s: %d %s", what, a.status, a.body)
+		}
+	}
+	for _, path := range []string{"/v1/schedules", "/v1/schedules/acme:foreign", "/v1/audit?kind=schedule", "/v1/export/audit", "/v1/export/audit?format=csv", "/v1/runs/" + run} {
+		for secret, all := range map[string]bool{viewer: false, operator: false, provider: true} {
+			a := b.ask(secret, "GET", path, nil)
+			if a.status != http.StatusOK || strings.Contains(a.body, "globex-1") != all || strings.Contains(a.body, "hunter2") != (all && !strings.Contains(path, "/runs/")) {
+				t.Errorf("%s, all tenants: %t: %d %s", path, all, a.status, a.body)
+			}
+			if path == "/v1/schedules" && !all && (!strings.Contains(a.body, `"left_out":["limit","vars.db_password"]`) || !strings.Contains(a.body, "for ticket 7") || !strings.Contains(a.body, "acme-2") || !strings.Contains(a.body, "mine")) {
+				t.Errorf("%s: %s", path, a.body)
+			}
+		}
+	}
+	refused := catalog.Schedule{Scope: ledger.AllTenants(), Status: schedule.Status{State: schedule.State{Last: []schedule.Result{{Reason: core.Because(core.Refused, "refused: globex-1 lacks facts")}}}}}
+	for scope, shown := range map[string]bool{everyTenant: true, "acme": false} {
+		by := caller{scope: ledger.Tenants(scope)}
+		if scope == everyTenant {
+			by.scope = ledger.AllTenants()
+		}
+		if s := scheduleOf(by, &refused); strings.Contains(s.LastSkip, "globex-1") != shown || s.LastSkip == "" {
+			t.Errorf("%s reads %q", scope, s.LastSkip)
+		}
+	}
 }

@@ -114,6 +114,7 @@ func (a *app) writeSchedule(s api.Schedule) {
 		vars, _ := json.Marshal(s.Vars) // they came as JSON
 		row("vars", string(vars))
 	}
+	row("not shown", strings.Join(s.LeftOut, ","))
 	row("tags", strings.Join(s.Tags, ","))
 	row("skip tags", strings.Join(s.SkipTags, ","))
 	if s.Check {
