@@ -21,6 +21,8 @@ type HostFacts struct {
 	At     time.Time
 	Boot   string // see core.Facts
 	JSON   []byte // nil: only listed
+
+	unreadable bool
 }
 
 // Decode returns the facts with numbers as json.Number.
@@ -123,10 +125,12 @@ func (l *Ledger) factsOf(s Scope, host string) *query {
 	return q
 }
 
-// readFacts reads rows of q in the order of tenant and host; data is an expression.
+// readFacts reads rows of q in the order of tenant and host; data is an expression. A host whose
+// facts cannot be opened has none: gathering them again replaces them.
 func (l *Ledger) readFacts(ctx context.Context, q *query, data string) ([]HostFacts, error) {
 	rows, err := l.db.rows(ctx, q.factsText(data), q.args...)
 	all, err := collect(rows, err, l.scanFacts)
+	all = slices.DeleteFunc(all, func(h HostFacts) bool { return h.unreadable })
 	return all, translate("read facts", err)
 }
 
@@ -147,8 +151,9 @@ func (l *Ledger) scanFacts(row scanner) (h HostFacts, err error) {
 	h.At = fromMicros(at)
 	if data != nil {
 		h.JSON, err = l.open(data, factsOf, h.Tenant, h.Host)
+		h.unreadable = err != nil
 	}
-	return h, err
+	return h, nil
 }
 
 // PruneFacts forgets facts that were gathered before a time, and returns how many.

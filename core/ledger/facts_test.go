@@ -79,6 +79,13 @@ func testFacts(t *testing.T, b *backend) {
 	if err != nil || len(one) != 1 || decoded(t, one[0]).Fresh(now, time.Hour) {
 		t.Errorf("%+v, %v: fresh after a boot", one, err)
 	}
+	// Facts that cannot be opened hide those of no other host, and are replaced.
+	if err := l.Raw(ctx, `UPDATE facts SET data = $1 WHERE host = 'host-1'`, []byte{255, 1}); err != nil {
+		t.Fatal(err)
+	}
+	check(ledger.AllTenants(), "a/host-0 alpine 1m0s b2 r1\n")
+	record(t, l, "r3", gathered(1, now.Add(-time.Hour+time.Second), "redhat", "c1"))
+	check(ledger.AllTenants(), "a/host-0 alpine 1m0s b2 r1\nb/host-1 redhat 59m59s c1 r3\n")
 	if plan, err := l.PlanOfFacts(ctx, "host-0"); err != nil || l.Database() == "sqlite" && !strings.Contains(plan, "SEARCH facts USING INDEX sqlite_autoindex_facts_1 (tenant=? AND host=?)") {
 		t.Errorf("the facts of a host are read by %s, %v", plan, err)
 	}
