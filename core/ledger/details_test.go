@@ -31,8 +31,11 @@ func testDetails(t *testing.T, b *backend) {
 		t.Fatal(err)
 	}
 	got := ""
-	read := func(index int, detail []byte) error {
+	read := func(index int, detail []byte, unreadable error) error {
 		got += fmt.Sprintf("%d=%s ", index, detail)
+		if unreadable != nil {
+			got += "unreadable "
+		}
 		return nil
 	}
 	if err := l.Details(t.Context(), &run, []int{80, 95, 3, 0, 2}, read); err != nil {
@@ -42,8 +45,16 @@ func testDetails(t *testing.T, b *backend) {
 		t.Errorf("%s, expected %s", got, want)
 	}
 	full := errors.New("full")
-	if err := l.Details(t.Context(), &run, []int{1}, func(int, []byte) error { return full }); !errors.Is(err, full) {
+	if err := l.Details(t.Context(), &run, []int{1}, func(int, []byte, error) error { return full }); !errors.Is(err, full) {
 		t.Errorf("%v, expected %v", err, full)
+	}
+	// One that is damaged hides no other.
+	if err := l.Raw(t.Context(), `UPDATE attempts SET detail = $1 WHERE idx = 2`, []byte{255, 1}); err != nil {
+		t.Fatal(err)
+	}
+	got = ""
+	if err := l.Details(t.Context(), &run, []int{0, 2, 80}, read); err != nil || got != "0=detail 0 2= unreadable 80=detail 80 " {
+		t.Errorf("with a damaged one: %s, %v", got, err)
 	}
 }
 

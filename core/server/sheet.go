@@ -162,10 +162,13 @@ func (r *sheetRow) same(j *ledger.Job) bool {
 
 // fillSheet adds what steps did to rows, which are by index.
 func (s *Server) fillSheet(ctx context.Context, run *ledger.Run, next *sheet, missing []int) error {
-	err := s.cfg.Ledger.Details(ctx, run, missing, func(index int, detail []byte) error {
-		did, err := launch.DecodeBriefs(detail)
+	err := s.cfg.Ledger.Details(ctx, run, missing, func(index int, detail []byte, err error) error {
+		var did []launch.StepBrief
+		if err == nil {
+			did, err = launch.DecodeBriefs(detail)
+		}
 		if err != nil {
-			s.cfg.Log.Warn("the detail of a job cannot be read", "job", core.JobID{Run: run.ID, Index: index}.String())
+			s.cfg.Log.Warn("the detail of a job cannot be read", "job", core.JobID{Run: run.ID, Index: index}.String(), "error", err)
 		}
 		row := &next.rows[index]
 		row.cells = cellsOf(next.steps, did)
