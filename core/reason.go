@@ -61,6 +61,7 @@ const (
 	WasKept        ReasonCode = "kept"            // a retry continues behind it, and an earlier run called it
 	CalledOnce     ReasonCode = "called_once"     // it has once, and another host called it
 	WouldRun       ReasonCode = "would_run"       // a handler in check mode
+	Unchecked      ReasonCode = "unchecked"       // check mode: an earlier step may bring what the host lacks; of a host: a step of it was not checked
 	NothingFailed  ReasonCode = "nothing_failed"  // it is of rescue, and no step of its group failed
 	Rescued        ReasonCode = "rescued"         // a host that succeeded: rescue of a group has dealt with a failure
 	EarlierFailed  ReasonCode = "earlier_failed"  // a step of its group before it failed
@@ -82,7 +83,7 @@ func ReasonCodes() []ReasonCode {
 		Missed, TooLate, Refused, NotLaunched, Overlap, SourceStale,
 		AwaitsApproval, NotQueued, QueueAway, Elsewhere, RunPaused, RunOver, WaveClosed, NotDue, WindowClosed, LockHeld, RunFull,
 		NoWorker, NoSlot, NextAttempt, AtBarrier, AwaitsOnce, GuestHeld, AwaitsSignal, ByJobType,
-		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WasKept, CalledOnce, WouldRun, NothingFailed, EarlierFailed, Rescued, BadExpression, NoJobType, ParamsRefused, TimedOut,
+		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WasKept, CalledOnce, WouldRun, Unchecked, NothingFailed, EarlierFailed, Rescued, BadExpression, NoJobType, ParamsRefused, TimedOut,
 		PluginDied, Unavailable, RunCancelled, LeaseLost, EffectsUnknown,
 	}
 }

@@ -302,6 +302,9 @@ func (a *attempts) result(out host.Outcome) core.StepResult {
 		sr.Outcome = core.Skipped
 	case out.Changed:
 		sr.Outcome = core.Changed
+		if out.Unchecked && a.m.prog.snapshot.Check {
+			sr.ReasonCode = core.Unchecked
+		}
 	default:
 		sr.Outcome = core.Unchanged
 	}

@@ -62,7 +62,8 @@ func (p *progress) add(item any, one core.StepResult) {
 	text.Diff = shorten(text.Diff+one.Diff, streamKeep)
 	text.Truncated = text.Truncated || one.Truncated
 	text.ExitCode, text.Window, text.On = one.ExitCode, one.Window, cmp.Or(one.On, text.On)
-	if !one.Outcome.Good() || text.Reason == "" {
+	first := one.ReasonCode == core.Unchecked && text.ReasonCode != core.Unchecked && text.Outcome.Good()
+	if !one.Outcome.Good() || text.Reason == "" || first {
 		text.Reason, text.ReasonCode = one.Reason, one.ReasonCode
 	}
 	if severity(one.Outcome) > severity(text.Outcome) {
@@ -130,7 +131,7 @@ func (p *progress) total(sr core.StepResult, items int) core.StepResult {
 		sr.Reason, sr.ReasonCode = "foreach has no items", core.NoItems
 	case !sr.Outcome.Good():
 		sr.Reason, sr.ReasonCode = fmt.Sprintf("item %d of %d: %s", p.Item, items, p.Text.Reason), p.Text.ReasonCode
-	case sr.Outcome == core.Skipped:
+	case sr.Outcome == core.Skipped, p.Text.ReasonCode == core.Unchecked:
 		sr.Reason, sr.ReasonCode = p.Text.Reason, p.Text.ReasonCode
 	}
 	return boundOutputs(sr)

@@ -203,13 +203,39 @@ func ignored(s playbooks.Step, o core.Outcome) bool {
 }
 
 // allDone returns the outcome of a job whose steps all ran. After a rescue, its reason names the
-// failed step.
+// failed step; after a dry run, the steps that were not checked.
 func (m *machine) allDone() leaseEnd {
 	end := m.outcome()
 	if f := m.course().recovered(); f != nil {
 		end.code, end.reason = core.Rescued, fmt.Sprintf("rescued: step %s: %s", f.Name, f.Reason)
+	} else if why := m.unchecked(); why != "" {
+		end.code, end.reason = core.Unchecked, why
 	}
 	return end
+}
+
+// unchecked names the steps that a dry run could not check, with the reason of the first; "" if it
+// checked all.
+func (m *machine) unchecked() string {
+	var first *core.StepResult
+	later := 0
+	steps := m.state.steps()
+	for i := range steps {
+		switch code := steps[i].ReasonCode; {
+		case code != core.Unchecked && code != core.NoCheckMode:
+		case first == nil:
+			first = &steps[i]
+		default:
+			later++
+		}
+	}
+	switch {
+	case first == nil:
+		return ""
+	case later == 0:
+		return fmt.Sprintf("not checked: step %s: %s", first.Name, first.Reason)
+	}
+	return fmt.Sprintf("not checked: step %s and %s: %s", first.Name, core.Plural(later, "later step"), first.Reason)
 }
 
 // outcome is that of the steps.

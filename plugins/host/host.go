@@ -188,6 +188,7 @@ type Outcome struct {
 	Suspended                               bool
 	Cancelled                               bool
 	Reason                                  string
+	Unchecked                               bool // of Changed in check mode: an earlier step may bring what the host lacks
 	Outputs                                 map[string]any
 	Retryable                               bool   // of Failed
 	Effects                                 string // of Failed: none, partial, unknown

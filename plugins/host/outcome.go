@@ -19,7 +19,7 @@ func outcomeFromWire(w *wire.Outcome) (Outcome, error) {
 	case *wire.Outcome_Done:
 		outputs, err := decodeOutputs(o.Done.GetOutputs())
 		return Outcome{
-			Changed: o.Done.GetChanged(), Skipped: o.Done.GetSkipped(), Reason: o.Done.GetReason(), Outputs: outputs,
+			Changed: o.Done.GetChanged(), Skipped: o.Done.GetSkipped(), Unchecked: o.Done.GetUnchecked(), Reason: o.Done.GetReason(), Outputs: outputs,
 		}, err
 	case *wire.Outcome_Failed:
 		f := o.Failed

@@ -116,8 +116,8 @@ func (r *Run[P, S]) Lacks(format string, args ...any) error {
 	if !r.Check || r.s.req.GetUntouched() {
 		return why
 	}
-	r.Changed()
-	r.Explain(why.Error() + "; an earlier step of this run may bring it")
+	reason := why.Error() + "; an earlier step of this run may bring it"
+	r.s.update(func(d *done) { d.changed, d.unchecked, d.reason = true, true, reason })
 	return nil
 }
 

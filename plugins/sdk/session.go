@@ -35,6 +35,7 @@ type session struct {
 // done is the content of a successful outcome.
 type done struct {
 	changed, skipped bool
+	unchecked        bool // by Lacks
 	reason           string
 	outputs          map[string]json.RawMessage
 	evidence         map[string]json.RawMessage
@@ -77,7 +78,7 @@ func (s *session) outcome(ctx context.Context, err error) *wire.Outcome {
 	}
 	if err == nil {
 		return &wire.Outcome{Outcome: &wire.Outcome_Done{Done: &wire.Done{
-			Changed: s.done.changed, Skipped: s.done.skipped,
+			Changed: s.done.changed, Skipped: s.done.skipped, Unchecked: s.done.unchecked,
 			Reason: clean(s.done.reason, maxReason), Outputs: s.outputs(),
 		}}}
 	}

@@ -1407,11 +1407,14 @@ func (*Outcome_Suspended) isOutcome_Outcome() {}
 func (*Outcome_Cancelled) isOutcome_Outcome() {}
 
 type Done struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Changed       bool                   `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
-	Outputs       []byte                 `protobuf:"bytes,2,opt,name=outputs,proto3" json:"outputs,omitempty"`  // JSON object
-	Skipped       bool                   `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"` // nothing applied, as by a guard
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Changed bool                   `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	Outputs []byte                 `protobuf:"bytes,2,opt,name=outputs,proto3" json:"outputs,omitempty"`  // JSON object
+	Skipped bool                   `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"` // nothing applied, as by a guard
+	Reason  string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// In check mode, of one that changed: the host lacks what the step needs, an earlier step may bring
+	// it, and so the rest of the step was not checked.
+	Unchecked     bool `protobuf:"varint,5,opt,name=unchecked,proto3" json:"unchecked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1472,6 +1475,13 @@ func (x *Done) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Done) GetUnchecked() bool {
+	if x != nil {
+		return x.Unchecked
+	}
+	return false
 }
 
 type Failed struct {
@@ -4168,12 +4178,13 @@ const file_plugin_proto_rawDesc = "" +
 	"\x06failed\x18\x02 \x01(\v2\x18.turnus.plugin.v1.FailedH\x00R\x06failed\x12;\n" +
 	"\tsuspended\x18\x03 \x01(\v2\x1b.turnus.plugin.v1.SuspendedH\x00R\tsuspended\x12;\n" +
 	"\tcancelled\x18\x04 \x01(\v2\x1b.turnus.plugin.v1.CancelledH\x00R\tcancelledB\t\n" +
-	"\aoutcome\"l\n" +
+	"\aoutcome\"\x8a\x01\n" +
 	"\x04Done\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x18\n" +
 	"\aoutputs\x18\x02 \x01(\fR\aoutputs\x12\x18\n" +
 	"\askipped\x18\x03 \x01(\bR\askipped\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xb7\x02\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1c\n" +
+	"\tunchecked\x18\x05 \x01(\bR\tunchecked\"\xb7\x02\n" +
 	"\x06Failed\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1c\n" +
 	"\tretryable\x18\x02 \x01(\bR\tretryable\x12:\n" +
