@@ -76,7 +76,7 @@ func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) (wrote bool) {
 			wrote = true
 			fmt.Fprintf(w, "%s %s | %s\n", j.Host, s.Name, console.Printable(line))
 		}
-		if s.Reason != "" && !s.Outcome.Good() {
+		if worthLogging(s.Outcome, s.Reason) {
 			wrote = true
 			fmt.Fprintf(w, "%s %s | %s: %s\n", j.Host, s.Name, s.Outcome, console.Printable(console.FirstLine(s.Reason)))
 		}
@@ -86,6 +86,12 @@ func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) (wrote bool) {
 		fmt.Fprintf(w, "%s | %s: %s\n", j.Host, j.Outcome, console.Printable(console.FirstLine(j.Reason)))
 	}
 	return wrote
+}
+
+// worthLogging reports whether a log has the reason of a step: why it failed, or what it changed.
+// In check mode that is what it would change.
+func worthLogging(o core.Outcome, reason string) bool {
+	return !o.Good() || o == core.Changed && reason != ""
 }
 
 // evidenceLines returns the evidence that a job type attached to its outcome, a line each name.
@@ -171,7 +177,7 @@ func (p *logPrinter) event(e api.Event) {
 	case "step_done":
 		p.flush(streamKey{e.Host, e.Step, false})
 		p.flush(streamKey{e.Host, e.Step, true})
-		if d := e.Detail; d != nil && !d.Outcome.Good() {
+		if d := e.Detail; d != nil && worthLogging(d.Outcome, d.Reason) {
 			p.line(e.Host, e.Step, string(d.Outcome)+": "+console.FirstLine(d.Reason))
 		}
 	case api.JobDone:

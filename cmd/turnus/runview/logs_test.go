@@ -27,6 +27,10 @@ func TestLogsReportWhetherAnythingWasShown(t *testing.T) {
 	if writeJobLogs(&out, quiet, &keptApart{}) || out.Len() > 0 {
 		t.Errorf("shown of a host without output: %q", out.String())
 	}
+	quiet.Steps[0].Outcome, quiet.Steps[0].Reason = core.Changed, "would run: x"
+	if !writeJobLogs(&out, quiet, &keptApart{}) || out.String() != "fw-1 config | changed: would run: x\n" {
+		t.Errorf("of a step that would change its host: %q", out.String())
+	}
 	quiet.Steps[0].Stdout = "done\n"
 	if !writeJobLogs(&out, quiet, &keptApart{}) {
 		t.Error("output was shown, and not reported")

@@ -15,10 +15,10 @@ var fingerprint = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 // reasonKey is equal for reasons that are the same except the host.
 func reasonKey(r api.Result) string { return core.Generalize(r.Host, console.FirstLine(ReasonText(r))) }
 
-// outputKey is equal for outputs that belong together: those of failures except the host, others
-// only if they are equal.
-func outputKey(host, text string, good bool) string {
-	if good {
+// outputKey is equal for outputs that belong together: exact ones only if they are equal, others
+// except the host.
+func outputKey(host, text string, exact bool) string {
+	if exact {
 		return text
 	}
 	return core.Generalize(host, text)

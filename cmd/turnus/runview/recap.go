@@ -62,7 +62,7 @@ func ExitFor(outcomes map[core.Outcome]int, handlers int) int {
 
 // WriteRecap prints grouped outputs, then reasons, then the counts.
 func WriteRecap(con *console.Console, w io.Writer, r Report) {
-	writeOutputs(con, w, r.Results)
+	writeOutputs(con, w, r)
 	WriteReasons(con, w, r.Results)
 	writePending(con, w, r)
 	writeCounts(con, w, r)
@@ -77,8 +77,10 @@ func writeCounts(con *console.Console, w io.Writer, r Report) {
 		}
 	}
 	line := fmt.Sprintf("%s: %s in %s", con.Paint(console.Bold, r.Playbook), core.Plural(r.Total, "host"), console.Short(r.Took.Duration()))
-	if n := rescued(r.Results); n > 0 {
-		counts = append(counts, con.Paint(console.Yellow, fmt.Sprintf("%d rescued", n)))
+	for _, code := range doubtful() {
+		if n := withCode(r.Results, code); n > 0 {
+			counts = append(counts, con.Paint(console.Yellow, fmt.Sprintf("%d %s", n, code)))
+		}
 	}
 	if len(counts) > 0 {
 		line += ": " + strings.Join(counts, ", ")
@@ -92,11 +94,14 @@ func writeCounts(con *console.Console, w io.Writer, r Report) {
 	}
 }
 
-// rescued is how many hosts succeeded because a group dealt with a failure. They are among those
-// that succeeded.
-func rescued(results []api.Result) (n int) {
+// doubtful are the reasons of hosts that succeeded and that people should check: a group dealt with
+// a failure, or a dry run could not check a step.
+func doubtful() []core.ReasonCode { return []core.ReasonCode{core.Rescued, core.Unchecked} }
+
+// withCode counts the hosts with a reason.
+func withCode(results []api.Result, code core.ReasonCode) (n int) {
 	for _, r := range results {
-		if r.ReasonCode == core.Rescued {
+		if r.ReasonCode == code {
 			n++
 		}
 	}
@@ -145,23 +150,28 @@ const (
 	reasonWidth = 1000
 )
 
-func writeOutputs(con *console.Console, w io.Writer, results []api.Result) {
+// writeOutputs prints what steps showed, equal texts grouped. Of a dry run it also prints each step
+// that would change its host.
+func writeOutputs(con *console.Console, w io.Writer, run Report) {
 	order, steps := []string{}, map[string]map[string]*outputGroup{}
-	for _, r := range results {
+	for _, r := range run.Results {
 		for _, s := range r.Steps {
-			text := stepText(s)
-			if text == "" || s.ReasonCode == core.CalledOnce { // the host that called it has printed it
-				continue
-			}
 			title := fmt.Sprintf("%s (%s)", s.Name, s.Uses)
 			if s.On != "" {
 				title += " on " + s.On
 			}
-			if steps[title] == nil {
+			if steps[title] == nil { // also without a text, so that steps are in the order of the playbook
 				steps[title] = map[string]*outputGroup{}
 				order = append(order, title)
 			}
-			key := outputKey(r.Host, text, s.Outcome.Good())
+			text, exact := stepText(s), s.Outcome.Good()
+			if text == "" && run.Check && s.Outcome == core.Changed {
+				text, exact = cmp.Or(s.Reason, "would change"), false
+			}
+			if text == "" || s.ReasonCode == core.CalledOnce { // the host that called it has printed it
+				continue
+			}
+			key := outputKey(r.Host, text, exact)
 			g := steps[title][key]
 			if g == nil {
 				g = &outputGroup{text: text}
@@ -172,6 +182,9 @@ func writeOutputs(con *console.Console, w io.Writer, results []api.Result) {
 	}
 	for _, title := range order {
 		groups := biggestFirst(steps[title])
+		if len(groups) == 0 {
+			continue
+		}
 		fmt.Fprintln(w, con.Paint(console.Bold, "── "+title))
 		for i, g := range groups {
 			if i == maxGroups {
@@ -214,9 +227,6 @@ func stepText(s api.StepResult) string {
 			parts = append(parts, text)
 		}
 	}
-	if s.Handler && s.Outcome == core.Changed && s.Reason != "" { // check mode
-		parts = append(parts, s.Reason)
-	}
 	return strings.Join(parts, "\n")
 }
 
@@ -240,10 +250,12 @@ type recapKind struct {
 }
 
 // recapKinds are the bad outcomes, and before them what waits for somebody's decision: whatever
-// the outcome, it did not happen for want of an approval. Hosts that were rescued follow.
+// the outcome, it did not happen for want of an approval. Hosts whose success is doubtful follow.
 func recapKinds() []recapKind {
 	kinds := []recapKind{{"unapproved", console.Yellow, func(r api.Result) bool { return unapproved(r) }}}
-	kinds = append(kinds, recapKind{string(core.Rescued), console.Yellow, func(r api.Result) bool { return r.ReasonCode == core.Rescued }})
+	for _, code := range doubtful() {
+		kinds = append(kinds, recapKind{string(code), console.Yellow, func(r api.Result) bool { return r.ReasonCode == code }})
+	}
 	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost, core.Unreachable, core.Cancelled} {
 		kinds = append(kinds, recapKind{string(o), console.OutcomeColor(o), func(r api.Result) bool { return r.Outcome == o && !unapproved(r) }})
 	}

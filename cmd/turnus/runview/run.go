@@ -14,9 +14,10 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// JobsOf lists the jobs of a run; bad takes those with an outcome that is not good only.
+// JobsOf lists the jobs of a run; bad takes those with an outcome that is not good only. Of a dry
+// run it lists all: one that succeeded may have steps that were not checked.
 func JobsOf(ctx context.Context, c *client.Client, run api.Run, bad bool) ([]api.Job, error) {
-	if !bad {
+	if !bad || run.Check {
 		return client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
 			return c.Jobs(ctx, run.ID, client.JobFilter{}, p)
 		})
