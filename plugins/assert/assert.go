@@ -5,6 +5,7 @@ package assert
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -16,14 +17,25 @@ type Params struct {
 	Message string `json:"message,omitempty" jsonschema:"text of the failure when one does not hold: what was expected, and what to do"`
 }
 
+// operator is in a text that compares something. An evaluated comparison is true or false, so such
+// a text lacks ${{ }}.
+var operator = regexp.MustCompile(`\s(?:[=!<>]=|[<>]|&&|\|\|)\s`)
+
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	for i, condition := range p.That {
-		switch condition.(type) {
-		case bool, string:
+		text, isText := condition.(string)
+		_, isBool := condition.(bool)
+		var err error
+		switch {
+		case !isText && !isBool:
+			err = fmt.Errorf("expected true, false or text; found %v: compare it, as in ${{ x > 0 }}", condition)
+		case operator.MatchString(text) && !strings.Contains(text, "${{"): // the examples are not evaluated
+			err = fmt.Errorf("expected a condition; found the text %q, which always holds: write ${{ %s }}", text, text)
 		default:
-			return &sdk.ParamError{Pointer: fmt.Sprintf("/that/%d", i), Err: fmt.Errorf("expected true, false or text; found %v: compare it, as in ${{ x > 0 }}", condition)}
+			continue
 		}
+		return &sdk.ParamError{Pointer: fmt.Sprintf("/that/%d", i), Err: err}
 	}
 	return nil
 }

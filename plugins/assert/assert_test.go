@@ -26,6 +26,7 @@ func TestAssert(t *testing.T) {
 		"text false":        {[]any{"false"}, "that[0]"},
 		"nothing":           {[]any{"", " \n", true}, "2 of 3 conditions do not hold: that[0], that[1]"},
 		"a text with false": {[]any{"falsehood"}, ""},
+		"values as texts":   {[]any{"aGVsbG8==", "a<b", "host.example.net"}, ""},
 	} {
 		for mode, opts := range map[string][]plugintest.Option{"run": nil, "check": {plugintest.CheckMode()}} {
 			got := kit.Run(sdk.With{"that": c.that, "message": "read the manual"}, opts...)
@@ -41,7 +42,8 @@ func TestAssert(t *testing.T) {
 	if calls := host.Calls(); len(calls) > 0 {
 		t.Errorf("it asked the host: %v", calls)
 	}
-	for _, that := range [][]any{{}, {3}, {nil}, {[]any{true}}} {
+	// The last two lack ${{ }}: as texts they would always hold.
+	for _, that := range [][]any{{}, {3}, {nil}, {[]any{true}}, {`steps.a.exit_code == 0`}, {true, `vars.a && vars.b`}} {
 		if got := kit.Validate(sdk.With{"that": that}); len(got) == 0 {
 			t.Errorf("%v is taken", that)
 		}
