@@ -150,8 +150,8 @@ const (
 	reasonWidth = 1000
 )
 
-// writeOutputs prints what steps showed, equal texts grouped. Of a dry run it also prints each step
-// that would change its host.
+// writeOutputs prints what steps showed, equal texts grouped: also failures after which their host
+// continued, and of a dry run each step that would change its host.
 func writeOutputs(con *console.Console, w io.Writer, run Report) {
 	order, steps := []string{}, map[string]map[string]*outputGroup{}
 	for _, r := range run.Results {
@@ -165,8 +165,12 @@ func writeOutputs(con *console.Console, w io.Writer, run Report) {
 				order = append(order, title)
 			}
 			text, exact := stepText(s), s.Outcome.Good()
-			if text == "" && run.Check && s.Outcome == core.Changed {
+			switch {
+			case text != "":
+			case run.Check && s.Outcome == core.Changed:
 				text, exact = cmp.Or(s.Reason, "would change"), false
+			case r.Outcome.Good() && !s.Outcome.Good() && r.ReasonCode != core.Rescued:
+				text = string(s.Outcome) + ", and the host continued: " + s.Reason
 			}
 			if text == "" || s.ReasonCode == core.CalledOnce { // the host that called it has printed it
 				continue

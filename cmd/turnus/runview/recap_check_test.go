@@ -11,8 +11,8 @@ import (
 )
 
 // The recap of a dry run names the steps that would change hosts, in the order of the playbook, and
-// the hosts that were not checked whole, equal reasons grouped. Control: the recap of the same
-// results outside of check mode has neither step.
+// the hosts that were not checked whole, equal reasons grouped. Controls: the recap of the same
+// results outside of check mode has no such step; of a rescued host the group has the failure.
 func TestRecapOfADryRun(t *testing.T) {
 	result := func(host string, steps ...api.StepResult) api.Result {
 		return api.Result{Host: host, Outcome: core.Changed, Steps: steps}
@@ -29,7 +29,7 @@ func TestRecapOfADryRun(t *testing.T) {
 	}
 	called := step("migrate", "command", "once: host web2 called it in run r", core.Changed)
 	called.ReasonCode = core.CalledOnce
-	web1 := result("web1", step("install", "package", "", core.Unchanged), config, called, lacks("web1"), step("ask", "http", "would request /x", core.Unchanged), step("motd", "file", "", core.Changed))
+	web1 := result("web1", step("install", "package", "", core.Unchanged), config, called, lacks("web1"), step("ask", "http", "would request /x", core.Unchanged), step("old", "line", "no /etc/old", core.Failed), step("motd", "file", "", core.Changed))
 	web2 := result("web2", step("install", "package", "install shop", core.Changed), config, step("migrate", "command", "would run: migrate", core.Changed), lacks("web2"))
 	for _, r := range []*api.Result{&web1, &web2} {
 		r.ReasonCode, r.Reason = core.Unchecked, "not checked: step start: "+r.Steps[3].Reason
@@ -58,6 +58,10 @@ func TestRecapOfADryRun(t *testing.T) {
     of web1; others differ in ports, times or temporary names:
     the host has no service shop@web1; an earlier step of this run may bring it
 
+── old (line)
+  1 host: web1
+    failed, and the host continued: no /etc/old
+
 ── motd (file)
   1 host: web1
     would change
@@ -82,5 +86,9 @@ shop: 2 hosts in 0s: 2 changed, 2 unchecked (check mode: nothing was changed)
 	report.Check = false
 	if got := recap(report); strings.Contains(got, "── motd") || strings.Contains(got, "── install") {
 		t.Errorf("outside of check mode:\n%s", got)
+	}
+	report.Results[0].ReasonCode = core.Rescued
+	if got := recap(report); strings.Contains(got, "the host continued") {
+		t.Errorf("of a rescued host:\n%s", got)
 	}
 }
