@@ -15,7 +15,16 @@ import (
 // Turnus must read the same as Ansible: hosts, groups, and every var.
 func TestConformsToAnsible(t *testing.T) {
 	program := testparts.Need(t, "ansible-inventory", "ansible-core")
+	// Vars of hosts that no group of the program lists make no hosts and change no others.
+	meta := write(t, "meta.sh", `#!/bin/sh
+echo '{"web": {"hosts": ["p1"]}, "ungrouped": ["p2"], "all": {"hosts": ["p3"]}, "_meta": {"hostvars": {"p1": {"n": 1}, "p2": {"n": 2}, "p3": {"n": 3}, "gone": {"n": 4}, "lone": {"n": 5}}}}'
+`, 0o755)
+	// A program without _meta is asked for each host that it lists, also for those of other sources.
+	hostwise := write(t, "hostwise.sh", `#!/bin/sh
+case $1 in --list) echo '{"web": ["lone", "p4"]}';; --host) echo "{\"asked\": \"$2\"}";; esac
+`, 0o755)
 	for _, sources := range [][]string{
+		{"testdata/ansible/hosts", meta}, {"testdata/ansible/hosts", hostwise},
 		{"testdata/ansible/hosts"}, {"testdata/ansible/more.yml"}, {"testdata/ansible/hosts", "testdata/ansible/more.yml"},
 		{"testdata/ansible"},
 	} {

@@ -23,6 +23,7 @@ const (
 	scriptTime   = 30 * time.Second // for one call
 	maxStderr    = 4096             // shown of a failed one
 	maxHostCalls = 1000             // of --host, for executables without _meta
+	maxUnlisted  = 5                // hosts that a warning names
 )
 
 // execute runs an inventory program and reads what it prints.
@@ -90,21 +91,28 @@ func runScript(ctx context.Context, path string, args ...string) ([]byte, error)
 }
 
 // listing reads what Ansible's --list prints. ask gets the vars of a host when
-// there is no _meta; it may be nil.
+// there is no _meta; it may be nil. As with Ansible, vars alone make no host: a program removes a
+// host by taking it out of its groups.
 func (f *file) listing(root *yaml.Node, ask func(*entry)) {
 	r := &reading{f: f, left: maxNodes, ansible: true}
 	var meta *yaml.Node
-	before := len(f.b.list)
+	var order []*entry
+	hosts := map[string]*entry{} // the same by name
 	f.each(root, "the inventory", func(k, v *yaml.Node) {
 		if k.Value == "_meta" {
 			meta = v
 			return
 		}
-		f.listed(r, k, v)
+		for _, e := range f.listed(r, k, v) {
+			if hosts[e.name] == nil {
+				hosts[e.name] = e
+				order = append(order, e)
+			}
+		}
 	})
 	if meta == nil {
 		if ask != nil {
-			for _, e := range f.b.list[before:] {
+			for _, e := range order {
 				ask(e)
 			}
 		}
@@ -114,28 +122,37 @@ func (f *file) listing(root *yaml.Node, ask func(*entry)) {
 		if k.Value != "hostvars" {
 			return
 		}
+		var others []string
 		f.each(v, "_meta.hostvars", func(k, v *yaml.Node) {
 			if err := CheckName(k.Value); err != nil {
 				f.fail(k.Line, k.Column, "host %v", err)
 				return
 			}
-			f.varsInto(r, v, &f.b.host(k.Value, f.at(k.Line, k.Column)).own, nil)
+			e := hosts[k.Value]
+			if e == nil {
+				others = append(others, k.Value)
+				e = &entry{} // its vars are read also: they may be passwords, which sources must not have
+			}
+			f.varsInto(r, v, &e.own, nil)
 		})
+		if len(others) > 0 {
+			f.warn(k.Line, k.Column, "_meta.hostvars: left out %s that no group of the program lists: %s", core.Plural(len(others), "host"), core.Few(others, maxUnlisted))
+		}
 	})
 }
 
-// listed reads one group of --list: a list of hosts, or hosts, vars and children.
-func (f *file) listed(r *reading, k, v *yaml.Node) {
+// listed reads one group of --list: a list of hosts, or hosts, vars and children. It returns the
+// hosts.
+func (f *file) listed(r *reading, k, v *yaml.Node) (hosts []*entry) {
 	g := f.b.group(k.Value, f.at(k.Line, k.Column))
 	what := "group " + strconv.Quote(k.Value)
 	if n := yamlread.Target(v); n.Kind == yaml.SequenceNode {
-		f.listedHosts(g, n)
-		return
+		return f.listedHosts(g, n)
 	}
 	f.each(v, what, func(k, v *yaml.Node) {
 		switch k.Value {
 		case "hosts":
-			f.listedHosts(g, v)
+			hosts = f.listedHosts(g, v)
 		case "vars":
 			f.varsInto(r, v, &g.inline, g)
 		case "children":
@@ -146,18 +163,22 @@ func (f *file) listed(r *reading, k, v *yaml.Node) {
 			f.warn(k.Line, k.Column, "%s: unknown key %q is left out", what, k.Value)
 		}
 	})
+	return hosts
 }
 
-func (f *file) listedHosts(g *group, n *yaml.Node) {
+func (f *file) listedHosts(g *group, n *yaml.Node) (hosts []*entry) {
 	for _, s := range f.texts(n) {
 		if err := CheckName(s.text); err != nil {
 			f.fail(s.at.line, s.at.col, "host %v", err)
 			continue
 		}
-		if e := f.b.host(s.text, s.at); g.name != "all" {
+		e := f.b.host(s.text, s.at)
+		if g.name != "all" {
 			f.b.join(g, e)
 		}
+		hosts = append(hosts, e)
 	}
+	return hosts
 }
 
 // parseJSON reads JSON into the form of YAML, which keeps places. JSON is not
