@@ -195,7 +195,7 @@ func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, e
 		line, col := placeOf(p.Source, "targets")
 		message, hint := fmt.Sprintf("targets: selects none of %d hosts", len(l.set.Inventory.Hosts)), ""
 		if len(l.given) > 0 {
-			message, hint = message+": "+strings.Join(l.given, ", "), "turnus hosts ls shows the hosts with their groups, turnus inventory diff SOURCE those that are left out"
+			message, hint = message+": "+strings.Join(l.given, ", "), "turnus hosts ls shows the hosts with their groups, turnus inventory diff SOURCE --context NAME those that are left out"
 		}
 		l.warn(at(p.File, p.Source, line, col, message, hint))
 	}

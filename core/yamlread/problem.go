@@ -103,8 +103,10 @@ func Conceal(err error) error {
 }
 
 // Clip keeps text short, and a terminal from being steered by it.
-func Clip(text string) string {
-	const most = 60
+func Clip(text string) string { return ClipTo(text, 60) }
+
+// ClipTo is Clip with another bound of characters.
+func ClipTo(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r != ' ' && !unicode.IsPrint(r) {
 			return '·'

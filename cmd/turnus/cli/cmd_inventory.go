@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory/sources"
+	"github.com/turnus/turnus/plugins/sdk"
 )
 
 func (a *app) inventoryCmd() *cobra.Command {
@@ -172,7 +173,7 @@ that -i names is fetched first. A server fetches its sources itself.`,
 		if a.Output == "json" {
 			return console.PrintJSON(a.Out, d)
 		}
-		return a.printReview(args[0], reviewOf(&d))
+		return a.printReview(reviewOf(&d), sdk.QuoteAll(f.remote.Arguments()...))
 	}, func(ctx context.Context, args []string) error { return a.inventoryDiff(ctx, &f, args[0]) })
 	f.add(c)
 	return c
@@ -221,10 +222,11 @@ func (a *app) inventoryDiff(ctx context.Context, f *inventoryFlags, name string)
 		}
 		doc.Diff = &d
 	}
-	return a.printReview(s.Name, doc)
+	return a.printReview(doc, s.Given)
 }
 
-func (a *app) printReview(name string, doc reviewDoc) error {
+// printReview shows a source; where names its file or server in the next command.
+func (a *app) printReview(doc reviewDoc, where string) error {
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, doc)
 	}
@@ -233,7 +235,7 @@ func (a *app) printReview(name string, doc reviewDoc) error {
 		fmt.Fprintln(a.Out, st.Failed)
 	}
 	if !st.Good.IsZero() {
-		fmt.Fprintf(a.Out, "source %s: in use: %s of %s, generation %s\n", name, core.Plural(st.Hosts, "host"), st.Good.Format("2006-01-02T15:04:05Z07:00"), st.ID)
+		fmt.Fprintf(a.Out, "source %s: in use: %s of %s, generation %s\n", st.Source, core.Plural(st.Hosts, "host"), st.Good.Format("2006-01-02T15:04:05Z07:00"), st.ID)
 	}
 	for _, left := range st.Left {
 		fmt.Fprintln(a.Out, "left out: "+left)
@@ -251,7 +253,7 @@ func (a *app) printReview(name string, doc reviewDoc) error {
 	for _, h := range doc.Diff.Changed {
 		fmt.Fprintf(a.Out, "~ %s: %s\n", h.Host, strings.Join(h.Fields, ", "))
 	}
-	fmt.Fprintf(a.Out, "to use it: turnus inventory approve %s --generation %s\n", name, st.Waiting.ID)
+	fmt.Fprintf(a.Out, "to use it: turnus inventory approve %s %s --generation %s\n", st.Source, where, st.Waiting.ID)
 	return nil
 }
 

@@ -30,7 +30,8 @@ func (f *InventoryFlags) Sources() (defined []sources.Source, paths []string, er
 		if err != nil {
 			return nil, nil, &console.Exit{Code: console.ExitInvalid, Err: err}
 		}
-		for _, s := range some {
+		for i, s := range some {
+			some[i].Given = node.InventoryArgument([]string{path})
 			if i := slices.IndexFunc(defined, func(o sources.Source) bool { return o.Name == s.Name }); i >= 0 {
 				return nil, nil, console.Invalid("%s: source %s is defined at %s already", s.Place(), s.Name, defined[i].Place())
 			}

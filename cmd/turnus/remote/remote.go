@@ -58,6 +58,19 @@ func (f *Flags) AddLocal(c *cobra.Command, reads bool) {
 // ErrNoServer is the error where no server is named.
 var ErrNoServer = console.Invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
 
+// Arguments returns the flags that are given, for another command: --context prod.
+func (f *Flags) Arguments() (words []string) {
+	for _, flag := range []struct{ name, value string }{
+		{"--context", f.Context}, {"--server", f.Server}, {"--token-file", f.TokenFile},
+		{"--ca-file", f.CAFile}, {"--cert-file", f.CertFile}, {"--key-file", f.KeyFile},
+	} {
+		if flag.value != "" {
+			words = append(words, flag.name, flag.value)
+		}
+	}
+	return words
+}
+
 // Target returns the server by flags, environment and contexts. Flags win over the environment, and
 // that over the chosen context.
 func (f *Flags) Target() (settings.Context, error) {

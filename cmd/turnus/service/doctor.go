@@ -141,7 +141,7 @@ func sourceFindings(ctx context.Context, l *ledger.Ledger) ([]controller.Finding
 	var found []controller.Finding
 	for _, st := range troubled {
 		st.Total = 0 // records that are left out are no trouble of the service
-		for _, text := range st.Warnings() {
+		for _, text := range st.Warnings(sources.Source{Name: st.Source}) {
 			found = append(found, controller.Finding{Part: controller.InSources, Note: st.Failed == "", What: text})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/telemetry"
 )
 
@@ -74,7 +75,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.SourceChanged:
 		s.con.Message(fmt.Sprintf("source %s: %s", e.Source, core.Plural(e.Count, "host")))
 	case catalog.SourceWaiting:
-		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+": a generation is waiting: ") + console.Printable(e.Reason) + "; turnus inventory diff " + e.Source + " shows it")
+		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+": a generation is waiting: ") + console.Printable(e.Reason) + "; see " + sources.Source{Name: e.Source}.Review())
 	case catalog.SourceFailed:
 		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+" cannot be fetched, the last good hosts stay in use: ") + console.Printable(core.ErrorText(e.Err)))
 	case catalog.TriggerLaunched:

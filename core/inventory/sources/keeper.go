@@ -111,7 +111,7 @@ func (s *State) Stale(source Source, now time.Time) error {
 		why = "a generation waits for approval: " + s.Waiting.Why
 	}
 	why = cmp.Or(why, "it was not fetched since")
-	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: turnus inventory diff " + source.Name + ", with -i FILE or --server URL, fetches it or shows what is held", ahead, other}
+	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: " + source.Review() + " shows the last fetch, and the generation that waits", ahead, other}
 }
 
 // other reports whether the generation in use answers other settings, and none of these waits: it
@@ -245,7 +245,7 @@ func (k *Keeper) Refresh(ctx context.Context, s Source) (State, error) {
 	}
 	st.Tried, st.Settings, st.Failed = k.now(), s.asks(), ""
 	if failed != nil {
-		st.Failed = failed.Error()
+		st.Failed = core.ErrorText(failed)
 		return st, k.putState(ctx, s, st, version)
 	}
 	st.Left, st.Total = next.Left, next.Total
@@ -314,7 +314,7 @@ func (k *Keeper) Approve(ctx context.Context, who string, s Source, id string) (
 		return st, fmt.Errorf("source %s: no generation waits for approval: %w", s.Name, core.ErrNotFound)
 	}
 	if st.Waiting.ID != id || held.ID() != id {
-		return st, fmt.Errorf("source %s: another generation waits now: %w\nhint: turnus inventory diff %s", s.Name, core.ErrConflict, s.Name)
+		return st, fmt.Errorf("source %s: another generation waits now: %w\nhint: %s", s.Name, core.ErrConflict, s.Review())
 	}
 	_, had, err := k.generation(ctx, kindGeneration, s)
 	if err != nil {
@@ -383,16 +383,16 @@ type Loaded struct {
 	Use   core.SourceUse // without Hosts
 }
 
-// Load returns the hosts of the sources now: each is fetched if that is due, and what was kept is
-// used where the source fails. Warnings are for a person. An error means that a source has nothing
-// that is new enough.
+// Load returns the hosts of the sources now: each is fetched if that is due, or if nothing that was
+// kept can be used after a failure. Where the source fails, Load returns the last good generation.
+// Warnings are for a person. An error means that a source has nothing that is new enough.
 func (k *Keeper) Load(ctx context.Context, all []Source) (loaded []Loaded, warnings []string, err error) {
 	for _, s := range all {
 		st, err := k.State(ctx, s)
 		if err != nil {
 			return nil, nil, err
 		}
-		if k.Due(s, st) {
+		if k.Due(s, st) || st.Failed != "" && st.Stale(s, k.now()) != nil {
 			if st, err = k.Refresh(ctx, s); err != nil && !errors.Is(err, core.ErrConflict) { // another process has fetched it meanwhile
 				return nil, nil, err
 			}
@@ -410,7 +410,7 @@ func (k *Keeper) Load(ctx context.Context, all []Source) (loaded []Loaded, warni
 		if used != nil {
 			loaded = append(loaded, Loaded{used.Document(s.Tenant), st.Use(used)})
 		}
-		warnings = append(warnings, st.Warnings()...)
+		warnings = append(warnings, st.Warnings(s)...)
 	}
 	return loaded, warnings, nil
 }
@@ -431,17 +431,19 @@ func (s *State) Seen(use core.SourceUse) core.SourceUse {
 }
 
 // Warnings lists, for people, what is not as it should be.
-func (s *State) Warnings() (all []string) {
-	switch {
-	case s.Failed != "" && s.Good.IsZero():
-		all = append(all, s.Failed+"; it has given no hosts yet")
-	case s.Failed != "" && s.other(s.Settings):
-		all = append(all, s.Failed+"; launches on its hosts are refused: they were fetched with other settings")
-	case s.Failed != "":
-		all = append(all, s.Failed+"; hosts are those of "+s.Good.Format(time.RFC3339))
+func (s *State) Warnings(source Source) (all []string) {
+	if s.Failed != "" {
+		effect := "hosts are those of " + s.Good.Format(time.RFC3339)
+		switch {
+		case s.Good.IsZero():
+			effect = "it has given no hosts yet"
+		case s.other(s.Settings):
+			effect = "launches on its hosts are refused: they were fetched with other settings"
+		}
+		all = append(all, fmt.Sprintf("%s; it failed at %s, see %s; %s", s.Failed, s.Tried.Format(time.RFC3339), source.Review(), effect))
 	}
 	if s.Waiting != nil {
-		all = append(all, fmt.Sprintf("source %s: a generation waits for approval: %s; turnus inventory diff %s shows it", s.Source, s.Waiting.Why, s.Source))
+		all = append(all, fmt.Sprintf("source %s: a generation waits for approval: %s; see %s", s.Source, s.Waiting.Why, source.Review()))
 	}
 	if s.Total > 0 {
 		all = append(all, fmt.Sprintf("source %s: %d records are left out: %s", s.Source, s.Total, core.Few(s.Left, maxNamed)))

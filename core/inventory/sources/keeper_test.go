@@ -38,6 +38,7 @@ func newKeeping(t *testing.T, hosts int) *keeping {
 	if err != nil {
 		t.Fatal(err)
 	}
+	all[0].Given = "-i sources.yaml"
 	k := &keeping{source: all[0], hosts: names(hosts), at: time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)}
 	k.Keeper = &sources.Keeper{Ledger: l, Now: func() time.Time { return k.at }, Fetch: func(context.Context, sources.Source) (*sources.Generation, error) {
 		if k.failure != nil {
@@ -66,6 +67,7 @@ func (k *keeping) load(t *testing.T) (hosts int, warnings string, err error) {
 	return hosts, strings.Join(warned, "\n"), err
 }
 
+// Where nothing can be used, each load fetches again: the cause of the failure may be gone.
 func TestKeeperUsesTheLastGoodUntilMaxAge(t *testing.T) {
 	t.Parallel()
 	k := newKeeping(t, 100)
@@ -73,17 +75,21 @@ func TestKeeperUsesTheLastGoodUntilMaxAge(t *testing.T) {
 	if _, _, err := k.load(t); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "no generation of hosts yet") || !strings.Contains(err.Error(), "no route") {
 		t.Fatalf("before the first: %v", err)
 	}
-	k.failure, k.at = nil, k.at.Add(time.Hour)
+	k.failure = nil
 	if n, warned, err := k.load(t); n != 100 || warned != "" || err != nil {
 		t.Fatalf("the first: %d, %q, %v", n, warned, err)
 	}
 	k.failure, k.at = errors.New("no route"), k.at.Add(24*time.Hour)
-	if n, warned, err := k.load(t); n != 100 || !strings.Contains(warned, "no route") || err != nil {
+	if n, warned, err := k.load(t); n != 100 || warned != "no route; it failed at 2026-11-27T08:00:00Z, see turnus inventory diff nb -i sources.yaml; hosts are those of 2026-11-26T08:00:00Z" || err != nil {
 		t.Fatalf("at max_age: %d, %q, %v", n, warned, err)
 	}
 	k.at = k.at.Add(time.Hour)
-	if _, _, err := k.load(t); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "older than max_age 24h") {
+	if _, _, err := k.load(t); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "older than max_age 24h") || !strings.Contains(err.Error(), "hint: turnus inventory diff nb -i sources.yaml shows") {
 		t.Fatalf("after max_age: %v", err)
+	}
+	k.failure = nil
+	if n, warned, err := k.load(t); n != 100 || warned != "" || err != nil {
+		t.Fatalf("the source works again: %d, %q, %v", n, warned, err)
 	}
 }
 
@@ -134,10 +140,10 @@ func TestKeeperRefusesHostsOfOtherSettings(t *testing.T) {
 	}
 	want("the first", 10, "")
 	k.failure = errors.New("no route")
-	want("the same settings", 10, "no route; hosts are those of")
+	want("the same settings", 10, "no route; it failed at ")
 	other()
 	want("other settings", 0, "fetched with other settings: unavailable: no route")
-	if all, err := k.Troubled(ctx); err != nil || len(all) != 1 || !strings.Contains(all[0].Warnings()[0], "launches on its hosts are refused") {
+	if all, err := k.Troubled(ctx); err != nil || len(all) != 1 || !strings.Contains(all[0].Warnings(k.source)[0], "launches on its hosts are refused") {
 		t.Errorf("the warning is of %+v, %v", all, err)
 	}
 	k.failure = nil
@@ -332,11 +338,13 @@ func TestProgramsThatCannotBeUsed(t *testing.T) {
 		mode   os.FileMode
 		says   string
 	}{
-		"others may write it": {"#!/bin/sh\necho '{}'\n", 0o777, "program: "},
-		"it fails":            {"#!/bin/sh\necho \"no $TURNUS_SOURCE_TOKEN\" >&2; exit 3\n", 0o700, "exit status 3: no ***"},
-		"it prints no JSON":   {"#!/bin/sh\necho hosts\n", 0o700, "it printed no JSON"},
-		"it prints too much":  {"#!/bin/sh\nexec cat /dev/zero\n", 0o700, "it printed more than 8 MiB"},
-		"it names a password": {"#!/bin/sh\necho '{\"_meta\": {\"hostvars\": {\"a\": {\"ansible_password\": \"x\"}}}}'\n", 0o700, "must not say what a worker logs in with"},
+		"others may write it":  {"#!/bin/sh\necho '{}'\n", 0o777, "program: "},
+		"it fails":             {"#!/bin/sh\necho \"no $TURNUS_SOURCE_TOKEN\" >&2; exit 3\n", 0o700, "exit status 3: no ***"},
+		"it is not executable": {"#!/bin/sh\necho '{}'\n", 0o600, "program: it is not executable (permission denied): chmod +x /"},
+		"it shows a traceback": {"#!/bin/sh\nprintf 'Traceback (most recent call last):\\n  File \"list\", line 1\\nKeyError: site\\n' >&2; exit 1\n", 0o700, "exit status 1: KeyError: site"},
+		"it prints no JSON":    {"#!/bin/sh\necho hosts\n", 0o700, "it printed no JSON"},
+		"it prints too much":   {"#!/bin/sh\nexec cat /dev/zero\n", 0o700, "it printed more than 8 MiB"},
+		"it names a password":  {"#!/bin/sh\necho '{\"_meta\": {\"hostvars\": {\"a\": {\"ansible_password\": \"x\"}}}}'\n", 0o700, "must not say what a worker logs in with"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/yamlread"
@@ -22,7 +24,8 @@ import (
 const (
 	programTime = time.Minute
 	maxProgram  = 64 << 20
-	maxStderr   = 4096
+	maxStderr   = 64 << 10
+	maxCause    = 300 // characters of stderr in an error
 	tokenEnv    = "TURNUS_SOURCE_TOKEN"
 )
 
@@ -37,6 +40,9 @@ func (f *Fetcher) run(ctx context.Context, s Source, token string, g *Generation
 		return fmt.Errorf("program: %w: %w", err, core.ErrInvalid)
 	}
 	defer func() { _ = program.Close() }()
+	if err := unix.Access(s.Program, unix.X_OK); err != nil {
+		return fmt.Errorf("program: it is not executable (%w): chmod +x %s: %w", err, s.Program, core.ErrInvalid)
+	}
 	dir, err := os.MkdirTemp("", "turnus-source-")
 	if err != nil {
 		return fmt.Errorf("folder for the program: %w", err)
@@ -87,9 +93,16 @@ func (f *Fetcher) list(ctx context.Context, s Source, program *os.File, dir, tok
 		if token != "" {
 			text = strings.ReplaceAll(text, token, "***")
 		}
-		return nil, fmt.Errorf("%w: %s", err, yamlread.Clip(strings.TrimSpace(text)))
+		return nil, fmt.Errorf("%w: %s", err, lastLine(text))
 	}
 	return out.Bytes(), nil
+}
+
+// lastLine returns the last line of an error output: programs write the cause there, after a
+// traceback.
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return yamlread.ClipTo(text[strings.LastIndexByte(text, '\n')+1:], maxCause)
 }
 
 // command starts the program confined, where that is possible.

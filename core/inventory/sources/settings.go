@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -62,10 +63,16 @@ type Source struct {
 	Rules   Rules
 	File    string // where it is defined
 	Line    int
+	Given   string // how the person who types names File: -i sources.yaml; "" for a source of a server
 }
 
 // Place is where the source is defined.
 func (s Source) Place() string { return s.File + ":" + strconv.Itoa(s.Line) }
+
+// Review returns the command that shows the last fetch and the generation that waits.
+func (s Source) Review() string {
+	return "turnus inventory diff " + s.Name + " " + cmp.Or(s.Given, "--context NAME")
+}
 
 // Document is the name of what the source gives, in places and messages.
 func (s Source) Document() string { return documentName(s.Name) }
