@@ -246,6 +246,11 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 			f.warn(line, col, "%s is not used: write its jump host in ansible_ssh_common_args", key)
 		}
 		return false
+	case "ansible_become_exe", "ansible_become_flags", "ansible_ssh_executable":
+		if text != "" {
+			f.warn(line, col, "%s is not supported: it is a plain var here", key)
+		}
+		return false
 	case "ansible_connection":
 		if text != "ssh" && text != "smart" && text != "paramiko" && text != "paramiko_ssh" {
 			f.warn(line, col, "ansible_connection=%s is not supported: the host is reached over SSH", text)

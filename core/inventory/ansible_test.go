@@ -43,7 +43,7 @@ b ansible_ssh_common_args='-o ProxyJump=j1,u@j2:22 -o StrictHostKeyChecking=no -
 c ansible_ssh_common_args='-J jump' ansible_connection=local ansible_host="{{ inventory_hostname }}.x"
 d ansible_ssh_common_args='-oProxyCommand="ssh -W %h:%p bastion"' note="{{ x }}"
 e ansible_ssh_args='-o ControlPersist=60s -J bastion'
-f ansible_ssh_args='-o ControlPersist=60s'
+f ansible_ssh_args='-o ControlPersist=60s' ansible_become_exe=/opt/sudo ansible_become_flags=-H ansible_ssh_executable=/opt/ssh
 [web:vars]
 ansible_user=web
 ansible_python_interpreter=/usr/bin/python3
@@ -70,6 +70,7 @@ ansible_python_interpreter=/usr/bin/python3
 	for _, part := range []string{
 		":4:1: ansible_ssh_common_args: StrictHostKeyChecking is left out: host keys are always verified", `"-C" is not supported`,
 		":5:1: ansible_connection=local is not supported", "ansible_host holds a Jinja expression",
+		":8:1: ansible_become_exe is not supported: it is a plain var here", ":8:1: ansible_become_flags is", ":8:1: ansible_ssh_executable is",
 		":7:1: ansible_ssh_args is not used: write its jump host in ansible_ssh_common_args",
 		":6:1: ansible_ssh_common_args: ProxyCommand is not supported", `var "note" holds a Jinja expression`,
 	} {
