@@ -244,7 +244,7 @@ func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
 func (inv *limiting) matchRegex(re string) ([]int, error) {
 	r, _, err := core.CompilePattern("^(?:" + re + ")")
 	if errors.Is(err, core.ErrPattern) {
-		return nil, fmt.Errorf("%w: ~%s: %w\n    hint: write lower numbers in {…}", core.ErrInvalid, re, err)
+		return nil, fmt.Errorf("%w: ~%s: %w\nhint: write lower numbers in {…}", core.ErrInvalid, re, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: ~%s: %w", core.ErrInvalid, re, err)
@@ -254,7 +254,7 @@ func (inv *limiting) matchRegex(re string) ([]int, error) {
 		return nil, err
 	}
 	if len(hits) == 0 {
-		return nil, fmt.Errorf("%w: ~%s matches no host and no group\n    hint: turnus hosts ls -i INVENTORY lists the hosts and their groups", core.ErrInvalid, re)
+		return nil, fmt.Errorf("%w: ~%s matches no host and no group\nhint: turnus hosts ls -i INVENTORY, or GET /v1/hosts of a server, lists the hosts and their groups", core.ErrInvalid, re)
 	}
 	return hits, nil
 }
@@ -351,7 +351,7 @@ func (inv *limiting) ambiguous(part string, m []string, placed []int) error {
 		return nil
 	}
 	first, last := inv.Hosts[placed[0]].Name, inv.Hosts[placed[len(placed)-1]].Name
-	return fmt.Errorf("%w: %s is ambiguous: %s to %s by name, %s to %s by their positions in %s\n    hint: write %s:1] for the names; turnus hosts ls --limit %s lists the hosts of the group for positions",
+	return fmt.Errorf("%w: %s is ambiguous: %s to %s by name, %s to %s by their positions in %s\nhint: write %s:1] for the names; turnus hosts ls --limit %s lists the hosts of the group for positions",
 		core.ErrInvalid, part, names[0], names[len(names)-1], first, last, m[1], strings.TrimSuffix(part, "]"), m[1])
 }
 
@@ -370,6 +370,6 @@ func (inv *Inventory) nothing(part string) error {
 	if strings.Count(part, "[") > strings.Count(part, "]") {
 		hint = "a range ends with ], as in web[1:20]"
 	}
-	hint = cmp.Or(hint, "turnus hosts ls -i INVENTORY lists the hosts and their groups")
-	return fmt.Errorf("%w\n    hint: %s", err, hint)
+	hint = cmp.Or(hint, "turnus hosts ls -i INVENTORY, or GET /v1/hosts of a server, lists the hosts and their groups")
+	return fmt.Errorf("%w\nhint: %s", err, hint)
 }

@@ -268,8 +268,8 @@ func TestLimitErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pattern, want := range map[string]string{
-		"web[1:3":                             `limit "web[1:3": invalid: "web[1:3" matches no host and no group` + "\n    hint: a range ends with ], as in web[1:20]",
-		"wbe":                                 `limit "wbe": invalid: "wbe" matches no host and no group` + "\n    hint: did you mean \"web\"?",
+		"web[1:3":                             `limit "web[1:3": invalid: "web[1:3" matches no host and no group` + "\nhint: a range ends with ], as in web[1:20]",
+		"wbe":                                 `limit "wbe": invalid: "wbe" matches no host and no group` + "\nhint: did you mean \"web\"?",
 		"web,!db05.x":                         `hint: did you mean "db0`,
 		"nope*":                               `"nope*" matches no host`,
 		"~(":                                  "error parsing regexp",
