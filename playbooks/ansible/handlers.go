@@ -149,7 +149,9 @@ func (p *play) convertHandlers() error {
 			return d.fatal
 		}
 		if d != nil {
-			*l.step = *p.todo(l.inh.file, l.node, handlerModule(l.node), d)
+			inh := l.inh
+			inh.tags, inh.ignore = nil, false
+			*l.step = *p.todo(inh, l.node, handlerModule(l.node), d)
 		} else {
 			p.out.Converted++
 		}

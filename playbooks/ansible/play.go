@@ -425,9 +425,9 @@ func countedWaves(sizes []string) (waves []any, ok bool) {
 }
 
 // todo records what a person has to translate, and returns the step that reports it.
-func (p *play) todo(file string, n *yaml.Node, what string, d *doubt) *step {
+func (p *play) todo(inh inherited, n *yaml.Node, what string, d *doubt) *step {
 	name := title(n)
-	t := Todo{Place: place(p.show(file), n.Line, n.Column), What: what, Name: name, Reason: d.reason, Instead: d.instead}
+	t := Todo{Place: place(p.show(inh.file), n.Line, n.Column), What: what, Name: name, Reason: d.reason, Instead: d.instead}
 	p.out.Todos = append(p.out.Todos, t)
 	st := &step{name: p.stepName(name), uses: playbooks.TodoType, comment: comment(n)}
 	st.with.add("source", t.Place)
@@ -439,12 +439,15 @@ func (p *play) todo(file string, n *yaml.Node, what string, d *doubt) *step {
 	if n.Kind == yaml.MappingNode {
 		st.with.add("was", original(n))
 	}
+	if around := p.inherit(st, inh); len(around) > 0 {
+		st.with.add("around", original(nodeOf(around)))
+	}
 	return st
 }
 
 // blocked is a todo of the play as a whole, which stands before its tasks.
 func (p *play) blocked(file string, n *yaml.Node, what string, d *doubt) {
-	p.steps = append(p.steps, p.todo(file, n, what, d))
+	p.steps = append(p.steps, p.todo(inherited{file: file, become: p.become}, n, what, d))
 }
 
 // finish renders the play.

@@ -230,7 +230,7 @@ func (p *play) roleFile(r *role, kind string) (*yaml.Node, *doubt) {
 func (p *play) roleTasks(r *role) error {
 	if r.blocked != nil {
 		p.out.Tasks++
-		p.steps = append(p.steps, p.todo(p.file, r.node, "role", r.blocked))
+		p.steps = append(p.steps, p.todo(r.inh, r.node, "role", r.blocked))
 		return nil //nolint:nilerr // the doubt is in the playbook now
 	}
 	file, ok := p.first(path.Join(r.folder, "tasks", "main.yml"), path.Join(r.folder, "tasks", "main.yaml"))

@@ -308,30 +308,8 @@ func (p *play) runOnce(t *draft, n *yaml.Node) *doubt {
 // condition joins the conditions of the task and of everything around it.
 func (t *draft) condition() *doubt {
 	all := constant(true)
-	for i, n := range t.when {
-		v, d := scalar(n)
-		if d != nil {
-			return d
-		}
-		if on, ok := v.(bool); ok {
-			all = combine("and", all, constant(on))
-			continue
-		}
-		text, ok := v.(string)
-		if !ok || strings.Contains(text, "{{") {
-			return doubtf("the condition is not a plain expression").hint("when: the expression without {{ }}")
-		}
-		expr, d := parse(text)
-		if d != nil {
-			return d
-		}
-		s := cmp.Or(t.whens[i], t.scope)
-		if t.scope.item != nil {
-			inner := *s
-			inner.item = t.scope.item
-			s = &inner
-		}
-		cond, d := s.bool(expr)
+	for i := range t.when {
+		cond, d := t.conditionAt(i)
 		if d != nil {
 			return d
 		}
@@ -348,6 +326,64 @@ func (t *draft) condition() *doubt {
 		t.note("once: the first host whose when is true calls the step; Ansible asks the first host only")
 	}
 	return nil
+}
+
+// conditionAt translates one of the conditions.
+func (t *draft) conditionAt(i int) (term, *doubt) {
+	v, d := scalar(t.when[i])
+	if d != nil {
+		return term{}, d
+	}
+	if on, ok := v.(bool); ok {
+		return constant(on), nil
+	}
+	text, ok := v.(string)
+	if !ok || strings.Contains(text, "{{") {
+		return term{}, doubtf("the condition is not a plain expression").hint("when: the expression without {{ }}")
+	}
+	expr, d := parse(text)
+	if d != nil {
+		return term{}, d
+	}
+	s := cmp.Or(t.whens[i], t.scope)
+	if t.scope.item != nil {
+		inner := *s
+		inner.item = t.scope.item
+		s = &inner
+	}
+	return s.bool(expr)
+}
+
+// inherit gives a todo what its task inherits from the play, the role, the blocks and the includes
+// around it. It returns what has no translation, for the person who writes the step.
+func (p *play) inherit(st *step, inh inherited) (around fields) {
+	t := &draft{step: st, inherited: inh}
+	st.tags, st.ignore = unique(inh.tags), inh.ignore
+	if !inh.become.same(p.become) {
+		st.become = inh.become.param()
+	}
+	if inh.notify != nil && p.notifies(t, inh.notify) != nil {
+		st.notify = nil
+		around.add("notify", inh.notify)
+	}
+	all, whens := constant(true), []any(nil)
+	for i, n := range inh.when {
+		if cond, d := t.conditionAt(i); d != nil {
+			whens = append(whens, n)
+		} else {
+			all = combine("and", all, cond)
+		}
+	}
+	if all.text != "true" {
+		st.when = all.text
+	}
+	if len(whens) > 0 {
+		around.add("when", whens)
+	}
+	for _, n := range inh.env {
+		around.add("environment", n)
+	}
+	return around
 }
 
 // loop reads the list of a loop.

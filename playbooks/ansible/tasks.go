@@ -136,7 +136,7 @@ func (p *play) one(n *yaml.Node, inh inherited) error {
 	p.out.Tasks++
 	if d != nil {
 		p.unconverted(n, inh)
-		p.steps = append(p.steps, p.todo(inh.file, n, what, d))
+		p.steps = append(p.steps, p.todo(inh, n, what, d))
 		return nil
 	}
 	p.out.Converted++
@@ -162,6 +162,7 @@ var includes = map[string]bool{"include_tasks": true, "import_tasks": true, "inc
 
 // block converts the tasks of a block: they inherit its keywords.
 func (p *play) block(n *yaml.Node, inh inherited) error {
+	outer := inh
 	inh.addVars(n, ofTask)
 	for _, e := range entries(n) {
 		inh.doubt = cmpDoubt(inh.doubt, inh.keyword(e))
@@ -179,7 +180,7 @@ func (p *play) block(n *yaml.Node, inh inherited) error {
 	count := leaves(n)
 	p.out.Tasks += count
 	p.eachTask(n, func(t *yaml.Node) { p.unconverted(t, inh) })
-	p.steps = append(p.steps, p.todo(inh.file, n, "block", inh.doubt))
+	p.steps = append(p.steps, p.todo(outer, n, "block", inh.doubt))
 	return nil
 }
 
@@ -310,7 +311,7 @@ func (p *play) include(n *yaml.Node, module string, arg *yaml.Node, inh inherite
 		return d.fatal
 	}
 	p.out.Tasks++
-	p.steps = append(p.steps, p.todo(outer.file, n, module, d))
+	p.steps = append(p.steps, p.todo(outer, n, module, d))
 	return nil
 }
 
