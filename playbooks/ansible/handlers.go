@@ -101,11 +101,23 @@ func (p *play) notifies(t *draft, n *yaml.Node) *doubt {
 			}
 		}
 		if len(found.handlers) == 0 || hasJinja(name) {
-			return doubtf("no handler is named %s", clip(name))
+			d := doubtf("no handler is named %s", clip(name))
+			if near := yamlread.Nearest(name, p.handlerNames()); near != "" {
+				d.hint("notify: %s", near)
+			}
+			return d
 		}
 		t.step.notify = append(t.step.notify, found)
 	}
 	return nil
+}
+
+// handlerNames are the names by which tasks notify handlers.
+func (p *play) handlerNames() (names []string) {
+	for _, l := range p.listeners {
+		names = append(append(names, l.name), l.topics...)
+	}
+	return names
 }
 
 // convertHandlers converts the handlers after the tasks, whose results they may read.

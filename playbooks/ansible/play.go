@@ -181,7 +181,11 @@ func (p *play) convert() error {
 	p.comment = comment(n)
 	hosts := child(n, "hosts")
 	if hosts == nil {
-		return p.fail(p.file, n.Line, n.Column, yamlread.Fault{Message: "this play has no hosts", Expected: "hosts: and a group"})
+		f := yamlread.Fault{Message: "this play has no hosts", Expected: "hosts: and a group"}
+		if module, _ := moduleOf(n); modules[base(module)] != nil || includes[base(module)] || child(n, "block") != nil {
+			f = yamlread.Fault{Message: "this is a file of tasks, not a playbook", Expected: "a list of plays, each with hosts and tasks", Hint: "import the playbook that includes it: turnus import ansible SITE.yml"}
+		}
+		return p.fail(p.file, n.Line, n.Column, f)
 	}
 	p.targets = "true"
 	if text, d := p.pattern(hosts); d != nil {

@@ -50,7 +50,7 @@ func TestPlaysBecomePlaybooks(t *testing.T) {
 		"wildcard":      {play: "hosts: 'web*'", want: `host.name startsWith "web"`},
 		"local":         {play: "hosts: localhost", want: "reason: Turnus reaches hosts with SSH"},
 		"range":         {play: "hosts: 'web[0]'", want: "reason: the pattern is not a group or a host"},
-		"jinja":         {play: "hosts: '{{ x }}'", want: "reason: the value holds Jinja"},
+		"jinja":         {play: "hosts: '{{ x }}'", want: "reason: the value {{ x }} holds Jinja, and only a literal value converts here"},
 
 		"serial one":      {play: "hosts: all\nserial: 1", want: "  max_in_flight: 1\n  stop_after: 1\n  stop_unreachable: 1\n"},
 		"serial to all":   {play: "hosts: all\nserial: [1, 5, '100%']", want: "  waves: [1, 6, 100%]\n"},
@@ -89,6 +89,8 @@ func TestPlaysBecomePlaybooks(t *testing.T) {
 		"default":          {play: "hosts: all\ntasks: [{shell: 'x {{ zone | default(\"c\") }}'}]", hosts: someHosts, want: `run: x ${{ host.vars.zone ?? "c" }}`},
 		"not everywhere":   {play: "hosts: all\ntasks: [{command: x, when: zone == 'a'}]", hosts: someHosts, want: "reason: host.vars.zone is not defined on every host"},
 		"mixed types":      {play: "hosts: all\ntasks: [{command: x, when: port == '80'}]", hosts: someHosts, want: "reason: the types of host.vars.port and \"80\" are not known to be the same"},
+		"managed":          {play: "hosts: all\ntasks: [{copy: {content: '# {{ ansible_managed }}', dest: /etc/a}}]", hosts: someHosts, want: "content: '# ${{ \"Ansible managed\" }}'"},
+		"managed var":      {play: "hosts: all\nvars: {ansible_managed: x}\ntasks: [{copy: {content: '{{ ansible_managed }}', dest: /etc/a}}]", hosts: someHosts, want: "ansible_managed is a fact or a setting"},
 		"play beats host":  {play: "hosts: all\nvars: {port: 1}\ntasks: [{shell: 'x {{ port }}'}]", hosts: someHosts, want: "run: x ${{ vars.port }}"},
 		"yaml 1.1":         {play: "hosts: all\nvars: {a: 0644}\ntasks: [{shell: 'x {{ a }}'}]", want: "reason: 'a: YAML 1.1 and 1.2 read 0644 differently'"},
 	} {
@@ -116,6 +118,7 @@ func TestHandlersKeepOrderAndTopics(t *testing.T) {
   tasks:
     - {command: b, notify: [topic]}
     - {command: c, notify: nobody}
+    - {command: d, notify: Topik}
   handlers:
     - {name: second, command: two, listen: topic}
     - {name: third, command: three, listen: [topic, other]}
@@ -126,7 +129,7 @@ func TestHandlersKeepOrderAndTopics(t *testing.T) {
 		"roles/base/handlers/main.yml": "- {name: of role, command: role}\n- {name: first, command: one}\n",
 	})})
 	p := r.Playbooks[0]
-	for _, want := range []string{"notify: [first]", "- flush: handlers", "notify: [second, third]", "reason: no handler is named nobody", "notify: [of role]", "run: newer", "on_failure: run"} {
+	for _, want := range []string{"notify: [first]", "- flush: handlers", "notify: [second, third]", "reason: no handler is named nobody\n", "reason: no handler is named Topik\n      instead: 'notify: topic'", "notify: [of role]", "run: newer", "on_failure: run"} {
 		if !strings.Contains(p.Text, want) {
 			t.Errorf("no %q in\n%s", want, p.Text)
 		}
@@ -140,7 +143,7 @@ func TestHandlersKeepOrderAndTopics(t *testing.T) {
 		}
 		at = next
 	}
-	if strings.Contains(p.Text, "run: one\n") || p.Tasks != 9 || p.Converted != 8 || len(p.Todos) != 1 {
+	if strings.Contains(p.Text, "run: one\n") || p.Tasks != 10 || p.Converted != 8 || len(p.Todos) != 2 {
 		t.Errorf("%d of %d\n%s", p.Converted, p.Tasks, p.Text)
 	}
 }
@@ -399,6 +402,7 @@ func TestHostileInputEndsWithItsPlace(t *testing.T) {
 		"chain":       {many, "files include each other more than 16 deep"},
 		"wide":        {wide, "are included"},
 		"no hosts":    {tree(map[string]string{"site.yml": "- tasks: []\n"}), "site.yml:1:3: this play has no hosts"},
+		"tasks only":  {tree(map[string]string{"site.yml": "- name: a\n  ansible.builtin.command: a\n"}), "site.yml:1:3: this is a file of tasks, not a playbook: expected a list of plays, each with hosts and tasks\n  hint: import the playbook that includes it"},
 		"no task":     {tree(map[string]string{"site.yml": "- hosts: all\n  tasks: [x]\n"}), "site.yml:2:11: this is not a task"},
 		"task no map": {tree(map[string]string{"site.yml": "- hosts: all\n  tasks: 1\n"}), "site.yml:2:10: this is not a list of tasks"},
 		"key twice":   {tree(map[string]string{"site.yml": "- hosts: all\n  hosts: web\n"}), "site.yml:2:3: key \"hosts\" is given twice"},
@@ -467,4 +471,19 @@ func FuzzConvert(f *testing.F) {
 			}
 		}
 	})
+}
+
+// With -e a var of Ansible changes on all hosts, and one of Turnus on those whose inventory does
+// not set it. Without noteOverride the difference is silent.
+func TestExtraVarsBehindHostVars(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int{"zone": 1, "port": 0, "nowhere": 0} {
+		r := converted(t, Options{Site: "site.yml", Hosts: someHosts, Tree: tree(map[string]string{
+			"site.yml": "- hosts: all\n  roles: [r]\n", "roles/r/defaults/main.yml": name + ": a\n", "roles/r/tasks/main.yml": "- shell: echo {{ " + name + " }} {{ " + name + " }}\n",
+		})})
+		p := r.Playbooks[0]
+		if len(p.Todos) > 0 || len(p.Notes) != want || want > 0 && !strings.HasPrefix(p.Notes[0].Text, name+" of a host wins over -e "+name) {
+			t.Errorf("%s: notes %v, expected %d\n%s", name, p.Notes, want, p.Text)
+		}
+	}
 }

@@ -304,7 +304,7 @@ func literal(n *yaml.Node) (any, *doubt) {
 	}
 	v, d := scalar(n)
 	if text, ok := v.(string); ok && hasJinja(text) {
-		return nil, doubtf("the value holds Jinja")
+		return nil, doubtf("the value %s holds Jinja, and only a literal value converts here", clip(text))
 	}
 	return v, d
 }

@@ -1,6 +1,7 @@
 package ansible
 
 import (
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -169,6 +170,9 @@ func (s *scope) name(name string) (term, *doubt) {
 		}
 		return term{register: r, kinds: kindMap}, nil
 	}
+	if name == "ansible_managed" && b == nil {
+		return constant("Ansible managed"), nil // the text that Ansible has if no ansible.cfg sets another
+	}
 	if strings.HasPrefix(name, "ansible_") {
 		return fact(name)
 	}
@@ -209,11 +213,20 @@ func (s *scope) variable(name string, b *binding) (term, *doubt) {
 	case len(vals) == 0:
 		return term{optional: true, missing: name}, nil
 	case b != nil && !all:
+		p.noteOverride(name)
 		t, d := s.term(b)
 		vals = append(vals, t.vals...)
 		return term{text: member("host.vars", name) + " ?? " + t.text, prec: precLoose, vals: vals, known: t.known, kinds: kindsOf(vals, t.known)}, d
 	}
 	return term{text: member("host.vars", name), vals: vals, known: true, kinds: kindsOf(vals, true), optional: !all}, nil
+}
+
+// noteOverride notes once that -e does not change the var of a host that sets it.
+func (p *play) noteOverride(name string) {
+	n := Note{p.out.Source, fmt.Sprintf("%[1]s of a host wins over -e %[1]s=…, which only changes vars.%[1]s: hosts without their own %[1]s. In Ansible -e wins on all hosts", name)}
+	if !slices.Contains(p.out.Notes, n) {
+		p.out.Notes = append(p.out.Notes, n)
+	}
 }
 
 // term translates a binding's value: a literal becomes a var of the playbook, Jinja is translated

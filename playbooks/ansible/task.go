@@ -460,6 +460,9 @@ func itemsOf(lists []any, flat bool) (*itemVar, *doubt) {
 }
 
 func (t *draft) literalLoop(n *yaml.Node, flat bool) (*itemVar, *doubt) {
+	if slices.ContainsFunc(n.Content, func(item *yaml.Node) bool { return item.Kind == yaml.ScalarNode && hasJinja(item.Value) }) {
+		return t.textLoop(n)
+	}
 	v, d := literal(n)
 	if d != nil {
 		return nil, d
@@ -470,6 +473,41 @@ func (t *draft) literalLoop(n *yaml.Node, flat bool) (*itemVar, *doubt) {
 	}
 	t.step.foreach = list
 	return itemsOf([]any{v}, flat)
+}
+
+// textLoop loops over texts of which some hold Jinja.
+func (t *draft) textLoop(n *yaml.Node) (*itemVar, *doubt) {
+	items, out := make([]any, 0, len(n.Content)), &itemVar{known: true}
+	for _, item := range n.Content {
+		v, d := scalar(item)
+		if d != nil {
+			return nil, d
+		}
+		text, ok := v.(string)
+		if !ok {
+			return nil, doubtf("the loop mixes texts that hold Jinja with other values")
+		}
+		parts, d := t.scope.parts(text)
+		if d != nil {
+			return nil, d
+		}
+		one, d := joined(parts)
+		if d != nil {
+			return nil, d
+		}
+		if one.kinds != kindText {
+			return nil, doubtf("%s in the loop is not known to be a text", clip(text))
+		}
+		if text, d = rendered(parts); d != nil {
+			return nil, d
+		}
+		items, out.vals, out.known = append(items, text), append(out.vals, one.vals...), out.known && one.known
+	}
+	if !out.known {
+		out.vals = nil
+	}
+	t.step.foreach = items
+	return out, nil
 }
 
 // simple reports whether a list reads well in one line.
