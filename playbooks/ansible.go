@@ -1,6 +1,7 @@
 package playbooks
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -88,4 +89,35 @@ func ansibleModules() map[string]string {
 		out[name] = file
 	}
 	return out
+}
+
+// stepWords are the hints for the keys of a step: also where a key is a param, or a module.
+func (d *decoder) stepWords(n *yaml.Node) map[string]string {
+	words := stepWords()
+	uses := d.child(n, "uses").Value
+	for i, key := range yamlread.Target(n).Content {
+		name := key.Value
+		switch {
+		case i%2 != 0 || slices.ContainsFunc(stepFields(), func(f field[draft]) bool { return f.key == name }):
+		case d.isParam(uses, name):
+			words[name] = fmt.Sprintf("params of %s stand under \"with\": with: {%s: …}", uses, name)
+		case words[name] != "":
+		case slices.Contains(d.o.TypeNames, name):
+			words[name] = fmt.Sprintf("a job type stands behind \"uses\": uses: %s, with: {…}; turnus plugins docs %s lists its params", name, name)
+		default:
+			if instead := insteadOf(name, d.o.TypeNames); instead != "" {
+				words[name] = "a job type stands behind \"uses\": " + instead
+			}
+		}
+	}
+	return words
+}
+
+func (d *decoder) isParam(uses, name string) bool {
+	if d.o.Types == nil {
+		return false
+	}
+	t, _ := d.o.Types(uses)
+	typ, err := newTypeSchema(t)
+	return err == nil && typ.params != nil && typ.params.Properties[name] != nil
 }

@@ -143,6 +143,7 @@ type whole struct {
 	read     func(path string) ([]byte, error)
 	folder   string // of the playbook
 	onDisk   bool
+	room     int64 // bytes of templates that may still be checked
 	files    map[string]*stepsFile
 	size     int             // bytes of files
 	exprs    int             // expressions compiled

@@ -42,7 +42,7 @@ type decoder struct {
 
 func newDecoder(src *source, o Options) *decoder {
 	d := &decoder{src: src, o: o, schemas: map[string]*typeSchema{}, vars: maps.Clone(o.Vars), read: map[string]bool{},
-		whole: &whole{read: o.Steps, onDisk: o.onDisk, folder: filepath.Dir(src.file), files: map[string]*stepsFile{}, names: map[string]bool{}, lists: map[string]*HostList{}}}
+		whole: &whole{read: o.Steps, onDisk: o.onDisk, room: maxTemplates, folder: filepath.Dir(src.file), files: map[string]*stepsFile{}, names: map[string]bool{}, lists: map[string]*HostList{}}}
 	d.Reader = yamlread.NewReader(func(at *yaml.Node, f yamlread.Fault) {
 		d.reportNode(at, problem{message: f.Message, expected: f.Expected, hint: f.Hint})
 	})

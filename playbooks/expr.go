@@ -250,7 +250,7 @@ func (c *code) compile(s scope, w want) []Diagnostic {
 		return nil
 	}
 	if fe, ok := errors.AsType[*file.Error](err); ok {
-		return one(c.place(fe.From, fe.To), compileProblem(fe.Message))
+		return one(c.place(fe.From, fe.To), compileProblem(c.text, fe.Message))
 	}
 	p := problem{message: c.what + " is not valid: " + err.Error()}
 	if _, got, ok := strings.Cut(err.Error(), "but got "); ok {
@@ -275,15 +275,25 @@ func compileSafely(text string, options []expr.Option) (program *vm.Program, err
 	return expr.Compile(text, options...)
 }
 
+const commentHint = `in YAML " #" begins a comment: put the whole value in quotes`
+
 // cutByComment reports whether YAML took the rest of an unquoted expression for a comment.
 func (c *code) cutByComment() bool {
 	return c.node != nil && c.node.Style == 0 && strings.Contains(c.src.line(c.node.Line), " #")
 }
 
 // compileProblem rewords a message of the expression library.
-func compileProblem(message string) problem {
+func compileProblem(text, message string) problem {
 	p := problem{message: "in this expression: " + message}
+	test := jinjaTest().FindStringSubmatch(text)
 	switch {
+	case strings.Contains(text, "{{") && jinja().MatchString(text):
+		p.message, p.expected = "this is Jinja, which Turnus does not evaluate", "the expression without {{ and }}, such as vars.NAME or host.vars.NAME"
+	case test != nil:
+		p.message, p.expected = fmt.Sprintf("%q is Jinja, which Turnus does not evaluate", strings.Join(strings.Fields(test[0]), " ")), jinjaTests[test[2]]
+		if test[1] != "" {
+			p.expected = "!(…) of " + p.expected
+		}
 	case strings.HasPrefix(message, "unexpected token EOF"):
 		p.message, p.hint = "the expression ends too early", "is a bracket or an operand missing?"
 	case strings.HasPrefix(message, `unexpected token Operator("=")`):

@@ -80,13 +80,13 @@ func (s scope) check(c *code, w want) (found []Diagnostic) {
 	tree, err := parseSafely(c.text)
 	if err != nil {
 		if fe, ok := errors.AsType[*file.Error](err); ok {
-			p := compileProblem(fe.Message)
+			p := compileProblem(c.text, fe.Message)
 			if c.cutByComment() {
-				p.hint = `in YAML " #" begins a comment: put the whole expression in quotes`
+				p.hint = commentHint
 			}
 			return []Diagnostic{c.src.diagnose(c.place(fe.From, fe.To), p)}
 		}
-		return []Diagnostic{c.src.diagnose(c.place(0, len([]rune(c.text))), compileProblem(err.Error()))}
+		return []Diagnostic{c.src.diagnose(c.place(0, len([]rune(c.text))), compileProblem(c.text, err.Error()))}
 	}
 	k := &checker{scope: s, code: c, callees: map[*ast.IdentifierNode]bool{}, bases: map[*ast.IdentifierNode]string{},
 		ends: map[*ast.IdentifierNode]bool{}, locals: map[string]bool{}, muted: map[ast.Node]bool{}}

@@ -174,6 +174,8 @@ func strategyWords() map[string]string {
 	}
 }
 
+const includeWord = `write include: steps/NAME.yaml in place of "uses" (docs/include.md)`
+
 func stepWords() map[string]string {
 	return map[string]string{
 		"if": `it is called "when"`, "loop": `it is called "foreach"`, "with_items": `it is called "foreach"`,
@@ -182,6 +184,10 @@ func stepWords() map[string]string {
 		"retries": `write retry: {attempts: …}`, "delay": `write retry: {interval: …}`, "args": `params stand under "with"`,
 		"params": `params stand under "with"`, "id": `it is called "name"`, "run_once": `it is called "once"`, "vars": `vars belong to the playbook`,
 		"become_user": `write become: {user: NAME}`, "become_method": `the inventory says it: become: {method: doas}`, "delegate_to": `it is called "on", and is an expression`,
+		"changed_when": `write changed: false in "with" of command or script`, "failed_when": `write ok_codes: [0, 1] in "with" of command or script`,
+		"until": `write retry: {attempts: …}: the step is repeated until it succeeds`, "environment": `write env: {NAME: VALUE} in "with" of command or script`,
+		"block": `a group has "steps", "rescue" and "always" in place of "uses" (docs/groups.md)`, "loop_control": `foreach calls its items "item"`,
+		"include_tasks": includeWord, "import_tasks": includeWord, "include_role": includeWord, "import_role": includeWord, "roles": includeWord,
 		"module": `it is called "uses"`, "listen": `steps name handlers in "notify"`, "meta": `pending handlers run at {flush: handlers}`, "type": `it is called "uses"`, "timeout_minutes": `it is called "timeout", as in 30m`,
 	}
 }

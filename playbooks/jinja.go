@@ -13,6 +13,16 @@ import (
 // dot: {{.Names}}, {{json .}}.
 var jinja = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{-?\s*([A-Za-z_][^{}]*?)\s*-?\}\}`) })
 
+// jinjaTest finds a test of Jinja in an expression, such as x is not defined.
+var jinjaTest = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\bis\s+(not\s+)?(changed|failed|succeeded|success|skipped|defined|undefined)\b`)
+})
+
+var jinjaTests = map[string]string{
+	"changed": "steps.NAME.changed", "failed": `steps.NAME.outcome == "failed"`, "succeeded": `steps.NAME.outcome != "failed"`, "success": `steps.NAME.outcome != "failed"`,
+	"skipped": `steps.NAME.outcome == "skipped"`, "defined": "NAME != nil", "undefined": "NAME == nil",
+}
+
 var goTemplate = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\w+\s+[.$"(]|^(end|else)$`) })
 
 // refuseJinja refuses a text with an expression in Ansible's form, which would reach the host as it

@@ -170,8 +170,11 @@ func (d *decoder) split(n *yaml.Node, what string, s scope) []part {
 		}
 		end := closing(text[start+3:])
 		if end < 0 {
-			d.report(d.src.inside(n, utf8.RuneCountInString(text[:start]), 3), problem{message: "this ${{ is never closed", expected: "}} after the expression",
-				hint: "a literal ${{ is written $${{"})
+			p := problem{message: "this ${{ is never closed", expected: "}} after the expression", hint: "a literal ${{ is written $${{"}
+			if (&code{src: d.src, node: n}).cutByComment() {
+				p.hint = commentHint
+			}
+			d.report(d.src.inside(n, utf8.RuneCountInString(text[:start]), 3), p)
 			return append(out, part{text: text[start:]})
 		}
 		body := text[start+3 : start+3+end]

@@ -14,10 +14,11 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
+	"github.com/turnus/turnus/plugins/sdk/templates"
 )
 
 // fileKeyword marks a param that names a file or folder below the playbook's folder; its value is
-// "file" or "folder".
+// "file", "folder", or "template": a file that is a Go template.
 const fileKeyword = "x-turnus-file"
 
 // A file may also be named by its digest, under which workers have it.
@@ -27,6 +28,10 @@ var digestName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompil
 // known. It looks as workers do: links that lead out of the playbook's folder are not followed.
 func (k *paramCheck) sentFile(v *value, s *jsonschema.Schema, path string) {
 	kind, _ := s.Extra[fileKeyword].(string)
+	rendered := kind == "template"
+	if rendered {
+		kind = "file"
+	}
 	name, _ := v.literal.(string)
 	if k.folder == "" || kind == "" || name == "" || digestName().MatchString(name) {
 		return
@@ -50,10 +55,46 @@ func (k *paramCheck) sentFile(v *value, s *jsonschema.Schema, path string) {
 	case kind == "file" && !info.Mode().IsRegular():
 		p.message += quote(name) + " is not a regular file"
 		p.hint = "ls -ld " + place + " shows what it is"
+	case rendered && info.Size() <= min(*k.room, templates.Most): // a run refuses a larger one
+		*k.room -= info.Size()
+		err := parseTemplate(k.folder, name, place)
+		if err == nil {
+			return
+		}
+		p = templateProblem(err)
 	default:
 		return
 	}
 	k.report(v, p)
+}
+
+// maxTemplates is how many bytes of templates a playbook has checked before a run.
+const maxTemplates = 8 << 20
+
+// parseTemplate returns the mistake in a template, with its place. A file that cannot be read is
+// left to the run.
+func parseTemplate(folder, name, place string) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil //nolint:nilerr // a worker may run as another user
+	}
+	defer func() { _ = root.Close() }()
+	text, err := root.ReadFile(filepath.FromSlash(name))
+	if err != nil {
+		return nil //nolint:nilerr // a worker may run as another user
+	}
+	_, err = templates.Parse(place, string(text), strings.ToLower)
+	return err
+}
+
+var noFunction = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`function "(\w+)" not defined$`) })
+
+func templateProblem(err error) problem {
+	p := problem{message: "template " + err.Error(), expected: "a Go template, as docs/job-types/file.md explains it"}
+	if m := noFunction().FindStringSubmatch(err.Error()); m != nil {
+		p.hint = fmt.Sprintf("with vars: {%[1]s: ${{ vars.%[1]s }}} in the step, the template has {{ .Vars.%[1]s }}", m[1])
+	}
+	return p
 }
 
 func statBelow(folder, name string) (fs.FileInfo, error) {

@@ -25,12 +25,16 @@ func TestFilesThatStepsSendAreThere(t *testing.T) {
 		}
 	}
 	write("play/files/ntp.conf.tmpl", "server {{.Host}}\n")
+	write("play/files/site.tmpl", "{{ range .Vars.names }}{{ . | default \"a\" | quote }}{{ end }}\n")
+	write("play/files/site.j2", "server\nlisten {{ port }};\n")
+	write("play/files/if.j2", "{{ if }}")
+	write("play/files/large.tmpl", "{{ port }}"+strings.Repeat("a", 1<<20))
 	write("outside", "")
 	if err := os.Symlink("../outside", filepath.Join(dir, "play", "link")); err != nil {
 		t.Fatal(err)
 	}
 	send := playbooks.Type{Name: "send", Params: json.RawMessage(`{"type": "object", "properties": {
-		"file": {"type": "string", "x-turnus-file": "file"}, "tree": {"type": "string", "x-turnus-file": "folder"}, "plain": {"type": "string"},
+		"file": {"type": "string", "x-turnus-file": "file"}, "tree": {"type": "string", "x-turnus-file": "folder"}, "plain": {"type": "string"}, "template": {"type": "string", "x-turnus-file": "template"},
 		"artifact": {"type": "object", "properties": {"path": {"type": "string", "x-turnus-file": "file"}}}}, "additionalProperties": false}`)}
 	o := playbooks.Options{Types: func(string) (playbooks.Type, bool) { return send, true }}
 	playbook := func(with string) string {
@@ -44,6 +48,12 @@ func TestFilesThatStepsSendAreThere(t *testing.T) {
 		`{file: "${{ vars.name }}"}`:               "",
 		`{file: "files/${{ host.name }}.conf"}`:    "",
 		`{file: ` + strings.Repeat("0a", 32) + `}`: "",
+		`{template: files/site.tmpl}`:              "",
+		`{template: files/large.tmpl}`:             "",
+		`{file: files/site.j2}`:                    "",
+		`{template: files/site.j2}`:                `a.yaml:5:44: step "s": template |play/files/site.j2:2: function "port" not defined|{{ .Vars.port }}`,
+		`{template: files/if.j2}`:                  `play/files/if.j2:1: missing value for if|expected a Go template`,
+		`{template: files/site.tmp}`:               `there is no file "files/site.tmp"|did you mean`,
 		`{file: files/ntp.cnf.tmpl}`:               `5:40: step "s": param "file": there is no file "files/ntp.cnf.tmpl"|play/files/ntp.cnf.tmpl|did you mean`,
 		`{file: entirely/else}`:                    `there is no file "entirely/else"|play/entirely/else|lists the folders`,
 		`{file: files/quite-another-name}`:         `there is no file|lists the files there`,

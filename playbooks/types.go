@@ -1,6 +1,7 @@
 package playbooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func (d *decoder) readWith(s *draft, sc scope, typ *typeSchema) Params {
 	if p.schema != nil {
 		check := &paramCheck{typ: p.schema, where: fmt.Sprintf("step %q: ", s.Name)}
 		if d.whole.onDisk {
-			check.folder = d.whole.folder
+			check.folder, check.room = d.whole.folder, &d.whole.room
 		}
 		check.all(p.root)
 		d.add(check.found)
@@ -113,6 +114,7 @@ type paramCheck struct {
 	typ    *typeSchema
 	where  string
 	folder string // that files of the playbook are looked for in; "" leaves them to the run
+	room   *int64 // bytes of templates that may still be checked; nil without a folder
 	found  []Diagnostic
 }
 
@@ -204,6 +206,8 @@ func (k *paramCheck) kind(v *value, s *jsonschema.Schema, path string) bool {
 		p.hint = "leave out the quotes"
 	case slices.Contains(kinds, "array") && got == "string":
 		p.hint = fmt.Sprintf("a list of one is written [%s]", clip(v.node.Value, 30))
+	case slices.Contains(kinds, "boolean") && got == "string":
+		p.hint = map[string]string{"yes": "write true", "on": "write true", "no": "write false", "off": "write false"}[strings.ToLower(v.node.Value)]
 	case got == "null":
 		p.hint = "leave the param out, or give it with default(value, other)"
 	}
@@ -257,7 +261,7 @@ func (k *paramCheck) object(v *value, s *jsonschema.Schema, path string, depth i
 		sub := s.Properties[f.name]
 		if sub == nil && len(s.PatternProperties) == 0 {
 			if isFalse(s.AdditionalProperties) {
-				have[yamlread.Nearest(f.name, names)], have[ansibleParams[f.name]] = true, true
+				have[yamlread.Nearest(f.name, names)], have[ansibleParam(f.name, names)] = true, true
 				k.reportAt(v.src, f.key, k.unknown(f.name, path, names))
 				continue
 			}
@@ -276,16 +280,35 @@ func (k *paramCheck) object(v *value, s *jsonschema.Schema, path string, depth i
 	}
 }
 
-// ansibleParams are arguments of Ansible's modules, and the params that mean the same.
-var ansibleParams = map[string]string{"dest": "path", "src": "source", "cmd": "run", "argv": "run"}
+// ansibleParams are arguments of Ansible's modules, and the params that mean the same: the first
+// that a job type has.
+var ansibleParams = map[string][]string{
+	"dest": {"path"}, "src": {"source"}, "cmd": {"run"}, "argv": {"run"}, "name": {"key", "names"}, "pkg": {"names"}, "regexp": {"match"}, "job": {"command"},
+	"minute": {"schedule"}, "hour": {"schedule"}, "day": {"schedule"}, "month": {"schedule"}, "weekday": {"schedule"}, "special_time": {"special"},
+	"insertafter": {"after"}, "insertbefore": {"before"}, "append": {"exact"}, "sysctl_file": {"file"}, "remove": {"remove_home"}, "update_cache": {"refresh"},
+}
+
+func ansibleParam(name string, names []string) string {
+	for _, other := range ansibleParams[name] {
+		if slices.Contains(names, other) {
+			return other
+		}
+	}
+	return ""
+}
+
+// ansibleHints explain params whose values also differ from Ansible's.
+var ansibleHints = map[string]string{
+	"schedule": `cron has one text of five fields: schedule: "30 2 * * *"`, "exact": `leave it out: groups adds, and exact: true removes from all other groups`,
+}
 
 func (k *paramCheck) unknown(name, path string, names []string) problem {
 	p := problem{message: fmt.Sprintf("unknown param %s of job type %q", quote(join(path, name)), k.typ.name), expected: yamlread.OneOf(names), hint: yamlread.DidYouMean(name, names)}
 	if len(names) == 0 {
 		p.expected = "no params: this job type has none"
 	}
-	if other := ansibleParams[name]; p.hint == "" && slices.Contains(names, other) {
-		p.hint = fmt.Sprintf("it is called %q", other)
+	if other := ansibleParam(name, names); other != "" {
+		p.hint = cmp.Or(ansibleHints[other], fmt.Sprintf("it is called %q", other))
 	}
 	if p.hint == "" && slices.ContainsFunc(stepFields(), func(f field[draft]) bool { return f.key == name }) {
 		p.hint = fmt.Sprintf("%s belongs beside uses, not into with", name)
@@ -318,7 +341,7 @@ func (k *paramCheck) choice(v *value, schemas []*jsonschema.Schema, path string,
 	var best []Diagnostic
 	var kinds []string
 	for _, s := range schemas {
-		sub := &paramCheck{typ: k.typ, where: k.where, folder: k.folder}
+		sub := &paramCheck{typ: k.typ, where: k.where, folder: k.folder, room: k.room}
 		sub.value(v, s, path, depth+1)
 		if len(sub.found) == 0 {
 			return

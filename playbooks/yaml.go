@@ -71,7 +71,11 @@ func badBytes(text string) (at int, p problem, bad bool) {
 }
 
 var (
-	yamlLine    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`) })
+	yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`) })
+	// afterQuote finds a value that continues behind its quotes, as in targets: "web" in host.groups.
+	afterQuote = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[\s-]*(\w+):\s+((?:"[^"]*"|'[^']*')\s*[^\s#,}\]].*)$`)
+	})
 	yamlUnknown = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^unknown anchor '(.*)' referenced`) })
 )
 
@@ -95,6 +99,10 @@ func (s *source) explainYAML(err error) (span, problem) {
 		indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
 		if tab := strings.IndexByte(indent, '\t'); tab >= 0 {
 			return span{n, tab + 1, 1}, problem{message: "a tab indents this line", expected: "spaces: YAML knows no tabs here"}
+		}
+		if m := afterQuote().FindStringSubmatch(text); m != nil {
+			p.hint = "quote an expression that begins with a quote as a whole: " + m[1] + ": '" + strings.ReplaceAll(strings.TrimSpace(m[2]), "'", "''") + "'"
+			return s.wholeLine(n), p
 		}
 		if strings.Contains(text, "${{") && !strings.Contains(text, `"`) && !strings.Contains(text, "'") {
 			p.hint = `put quotes around the value: "${{ … }}"`

@@ -17,7 +17,7 @@ type Params struct {
 	Path     string         `json:"path" turnus:"required,pattern=^/" jsonschema:"absolute path on the host"`
 	State    string         `json:"state,omitempty" turnus:"default=file,enum=file|absent|directory|link" jsonschema:"what is at the path"`
 	Content  *string        `json:"content,omitempty" turnus:"secret" jsonschema:"the content, as text"`
-	Template string         `json:"template,omitempty" turnus:"min=1,file" jsonschema:"content: a Go text/template, relative to the playbook"`
+	Template string         `json:"template,omitempty" turnus:"min=1,template" jsonschema:"content: a Go text/template, relative to the playbook"`
 	Vars     map[string]any `json:"vars,omitempty" turnus:"secret" jsonschema:"for the template, as .Vars"`
 	Source   string         `json:"source,omitempty" turnus:"min=1,file" jsonschema:"content: a file relative to the playbook, or its digest"`
 	Target   string         `json:"target,omitempty" turnus:"min=1" jsonschema:"what a link points to"`

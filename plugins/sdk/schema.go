@@ -167,7 +167,7 @@ func (s *schema) applyTag(parent, property *jsonschema.Schema, name, tag string)
 		switch key {
 		case "secret":
 			mark(property, wire.SecretKeyword, true)
-		case "file", "folder":
+		case "file", "folder", "template":
 			mark(property, wire.FileKeyword, key)
 		case "required":
 			parent.Required = append(parent.Required, name)

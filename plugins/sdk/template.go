@@ -5,38 +5,21 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/template"
+
+	"github.com/turnus/turnus/plugins/sdk/templates"
 )
 
-const (
-	maxTemplate = 1 << 20
-	maxRendered = 4 << 20
-)
+const maxRendered = 4 << 20
 
 // Render renders a file of the worker, a Go text/template of at most 1 MiB, to at most 4 MiB. It
 // has .Host, .Labels and .Vars; a name that is missing is an error. Its functions are default,
 // join, lower, upper, trim, and quote for a word of a shell.
 func (r *Run[P, S]) Render(ctx context.Context, name string, vars map[string]any) ([]byte, error) {
 	var text bytes.Buffer
-	if _, err := r.Artifact(ctx, name, maxTemplate, &text); err != nil {
+	if _, err := r.Artifact(ctx, name, templates.Most, &text); err != nil {
 		return nil, Failf("template: %w", err).Effects(EffectsNone)
 	}
-	t, err := template.New(name).Option("missingkey=error").Funcs(template.FuncMap{
-		"default": func(fallback, value any) any {
-			if truth, _ := template.IsTrue(value); truth {
-				return value
-			}
-			return fallback
-		},
-		"join": func(separator string, list []any) string {
-			words := make([]string, len(list))
-			for i, item := range list {
-				words[i] = fmt.Sprint(item)
-			}
-			return strings.Join(words, separator)
-		},
-		"lower": strings.ToLower, "upper": strings.ToUpper, "trim": strings.TrimSpace, "quote": Quote,
-	}).Parse(text.String())
+	t, err := templates.Parse(name, text.String(), Quote)
 	if err != nil {
 		return nil, fault(name, err)
 	}
