@@ -42,6 +42,14 @@ type code struct {
 // Absent reports whether the playbook gave no such expression.
 func (e Expr) Absent() bool { return e.Text == "" }
 
+// Place returns file:line:col of the expression, or "" without one.
+func (e Expr) Place() string {
+	if e.code == nil {
+		return ""
+	}
+	return e.code.src.diagnose(e.code.place(0, 1), problem{}).Place()
+}
+
 // Bool evaluates a condition; an absent one is true. Errors are Diagnostics, or ErrNoFacts.
 func (e Expr) Bool(env Env) (bool, error) {
 	if e.code == nil {

@@ -83,7 +83,7 @@ func unreadable(path string, err error) error {
 		if near := nearFile(path); near != "" {
 			hint = fmt.Sprintf("did you mean -i %s? %s", near, hint)
 		}
-		return fmt.Errorf("inventory %s: %w: no such file\n    hint: %s", path, core.ErrInvalid, hint)
+		return fmt.Errorf("inventory %s: %w: no such file\nhint: %s", path, core.ErrInvalid, hint)
 	}
 	return fmt.Errorf("inventory %s: %w: %w", path, core.ErrInvalid, err)
 }

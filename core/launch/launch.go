@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -20,6 +22,7 @@ import (
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/snapshot"
+	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -253,7 +256,36 @@ func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) (selected 
 	if len(without) > 0 {
 		return nil, nil, &NoFactsError{Playbook: p, Total: len(hosts), Hosts: without}
 	}
-	return nil, nil, fmt.Errorf("playbook %s: targets %s selects none of %d hosts%s: %w\nhint: turnus hosts ls -i INVENTORY lists the hosts; -o json with their groups and vars", p.Name, quoteTargets(p), len(hosts), ofSources(hosts, o.Source), core.ErrNotFound)
+	place := p.Targets.Place()
+	if place != "" {
+		place += ": "
+	}
+	why, hint := unknownGroup(p.Targets.Text, hosts)
+	return nil, nil, fmt.Errorf("%splaybook %s: targets %s selects none of %d hosts%s%s: %w\nhint: %s", place, p.Name, quoteTargets(p), len(hosts), ofSources(hosts, o.Source), why, core.ErrNotFound, hint)
+}
+
+// groupWritten finds the groups that targets name as text: "web" in host.groups, has_group(host,
+// "web").
+var groupWritten = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`["']([^"'\\]+)["']\s+in\s+host\.groups|has_group\(\s*host\s*,\s*["']([^"'\\]+)["']`)
+})
+
+// unknownGroup returns which group of targets has no host, if there is one, and what to type next.
+func unknownGroup(targets string, hosts []core.Host) (why, hint string) {
+	hint = "turnus hosts ls -i INVENTORY lists the hosts; -o json with their groups and vars"
+	groups := map[string]bool{}
+	for _, h := range hosts {
+		for _, g := range h.Groups {
+			groups[g] = true
+		}
+	}
+	for _, m := range groupWritten().FindAllStringSubmatch(targets, -1) {
+		if name := m[1] + m[2]; !groups[name] {
+			near := yamlread.DidYouMean(name, slices.Sorted(maps.Keys(groups)))
+			return fmt.Sprintf(": no host is in a group %q", name), cmp.Or(near, hint)
+		}
+	}
+	return "", hint
 }
 
 func quoteTargets(p *playbooks.Playbook) string {

@@ -112,6 +112,10 @@ func (g *loadGuard) check(now time.Time) (over, changed bool, text string) {
 	} else {
 		g.over = c >= g.limits.CPU || m >= g.limits.Memory
 	}
-	text = fmt.Sprintf("CPU %.0f %% of at most %.0f %%, memory %.0f %% of at most %.0f %%", 100*c, 100*g.limits.CPU, 100*m, 100*g.limits.Memory)
+	effect := "no further host begins until that is less (--cpu-limit, --memory-limit)"
+	if !g.over {
+		effect = "further hosts begin"
+	}
+	text = fmt.Sprintf("%s: CPU %.0f %% of at most %.0f %%, memory %.0f %% of at most %.0f %%", effect, 100*c, 100*g.limits.CPU, 100*m, 100*g.limits.Memory)
 	return g.over, was != g.over, text
 }

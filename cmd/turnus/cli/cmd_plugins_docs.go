@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -57,6 +58,13 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 		},
 	}
 	f.plugins.Add(c)
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		types, err := f.types(c.Context(), nil)
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return core.Map(types, func(t host.Type) string { return t.Name }), cobra.ShellCompDirectiveNoFileComp
+	}
 	c.Flags().StringVar(&f.program, "program", "", "only the job types of this program, plugin folder or built-in plugin")
 	c.Flags().StringVar(&f.check, "check", "", "print nothing, and exit with 6 when this file differs")
 	c.Flags().StringVar(&f.dir, "dir", "", "write a page for each job type into this folder, and print an index of them")

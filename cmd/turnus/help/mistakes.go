@@ -105,7 +105,7 @@ func ansibleFlags() map[string]string {
 		"k": "give the login's password by a command or a variable: --password-command COMMAND or --password-env NAME", "ask-pass": "give the login's password by a command or a variable: --password-command COMMAND or --password-env NAME",
 		"m": moduleHint, "module-name": moduleHint, "a": moduleHint,
 		"syntax-check": "turnus validate PLAYBOOK checks it, and reaches no host", "list-tasks": "turnus plan PLAYBOOK -i INVENTORY shows steps, hosts and waves",
-		"ask-vault-pass": vaultHint, "vault-password-file": vaultHint, "vault-id": vaultHint,
+		"dry-run": "--check shows what a run would change, and changes nothing; turnus plan PLAYBOOK -i INVENTORY reaches no host", "ask-vault-pass": vaultHint, "vault-password-file": vaultHint, "vault-id": vaultHint,
 		"list": "turnus hosts ls -i INVENTORY -o json prints all hosts with their vars", "list-tags": "turnus plan PLAYBOOK -i INVENTORY shows steps with their tags",
 		"step": "strategy: {pause_between: approve} in the playbook asks between waves", "start-at-task": "--retry-failed --from failed-step continues at the step that failed; --tags TAG runs some steps",
 	}
@@ -142,10 +142,10 @@ func FlagError(cmd *cobra.Command, err error) error {
 			names = append(names, f.Name)
 		}
 	})
-	if near := yamlread.Nearest(name, names); near != "" && len(name) > 1 {
-		help = "did you mean --" + near + "? " + help
-	} else if habit := ansibleFlags()[name]; habit != "" {
+	if habit := ansibleFlags()[name]; habit != "" {
 		help = habit
+	} else if near := yamlread.Nearest(name, names); near != "" && len(name) > 1 {
+		help = "did you mean --" + near + "? " + help
 	} else if name == "windows" && cmd.Flags().Lookup("file") != nil {
 		help = "-f windows.yaml names a file or folder with window sets"
 	}

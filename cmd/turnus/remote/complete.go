@@ -38,6 +38,14 @@ func Complete(f *Flags, list func(context.Context, *client.Client) ([]string, er
 		}
 		defer end()
 		names, err := list(ctx, c)
+		if err != nil && f.orLocal && f.Server+f.Context == "" && !f.Local { // the server of the context does not answer
+			own, end, problem := ownRecord(ctx)
+			if problem != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			defer end()
+			names, err = list(ctx, own)
+		}
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -57,6 +65,11 @@ func (f *Flags) completing(ctx context.Context) (*client.Client, func(), error) 
 			return nil, nil, err
 		}
 	}
+	return ownRecord(ctx)
+}
+
+// ownRecord returns a client of the record on this machine.
+func ownRecord(ctx context.Context) (*client.Client, func(), error) {
 	c, _, end, err := localrun.Client(ctx, console.New(strings.NewReader(""), io.Discard, io.Discard))
 	return c, end, err
 }
