@@ -228,8 +228,8 @@ func TestTemplate(t *testing.T) {
 		text, outcome, want string
 	}{
 		"everything": {
-			`{{.Host}} {{.Labels.role}} {{join "," .Vars.list}} {{.Vars.n | printf "%.0f"}} {{upper "x"}} {{quote "a b"}} {{default "d" .Vars.empty}}`,
-			"changed", "r1 edge 1,b 3 X 'a b' d",
+			`{{.Host}} {{.Labels.role}} {{.Vars.site.name}} {{join "," .Vars.list}} {{.Vars.n | printf "%.0f"}} {{upper "x"}} {{quote "a b"}} {{default "d" .Vars.empty}}`,
+			"changed", "r1 edge x 1,b 3 X 'a b' d",
 		},
 		"a field of a text":          {"{{.Host.name}}", "failed", `template t.tmpl:1:7: <.Host.name>: the value before .name has no fields`},
 		"a name that is missing":     {"{{.Vars.nope}}", "failed", `template t.tmpl:1:7: <.Vars.nope>: there is no "nope"`},
@@ -243,7 +243,7 @@ func TestTemplate(t *testing.T) {
 			kit.Artifact("t.tmpl", tc.text).Host("r1").Local()
 			got := kit.Run(sdk.With{
 				"path": path, "template": "t.tmpl",
-				"vars": sdk.With{"list": []any{1, "b"}, "n": 3, "empty": ""},
+				"vars": sdk.With{"site": sdk.With{"name": "x"}, "list": []any{1, "b"}, "n": 3, "empty": ""},
 			}, plugintest.Labels(map[string]string{"role": "edge"}))
 			if got.Outcome != tc.outcome {
 				t.Fatalf("got %s (%s), want %s", got.Outcome, got.Reason, tc.outcome)

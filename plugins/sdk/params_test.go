@@ -36,6 +36,7 @@ type wide struct {
 	On      bool              `json:"on" turnus:"default=true"`
 	Items   []item            `json:"items" turnus:"max=3"`
 	Labels  map[string]string `json:"labels"`
+	Vars    map[string]any    `json:"vars"`
 	Wait    sdk.Duration      `json:"wait" turnus:"default=1m30s"`
 	Size    sdk.Size          `json:"size" turnus:"default=10MiB"`
 	Pointer *string           `json:"pointer"`
@@ -98,6 +99,7 @@ func TestParametersAreStrict(t *testing.T) {
 		"deep":              {sdk.With{"name": "ab", "items": []any{sdk.With{"port": 1}, sdk.With{"port": 0, "kind": "icmp", "x/y~": 1}}}, []string{`/items/1/kind: expected one of tcp, udp, found "icmp"`, "/items/1/port: expected at least 1, found 0", `/items/1/x~1y~0: unknown parameter "x/y~"; known are kind, port`}},
 		"too many":          {sdk.With{"name": "ab", "items": []any{sdk.With{"port": 1}, sdk.With{"port": 1}, sdk.With{"port": 1}, sdk.With{"port": 1}}}, []string{"/items: expected at most 3 entries, found 4"}},
 		"value of a map":    {sdk.With{"name": "ab", "labels": sdk.With{"a": 1}}, []string{"/labels/a: expected text, found the number 1"}},
+		"any value":         {sdk.With{"name": "ab", "vars": sdk.With{"a": sdk.With{"b": []any{sdk.With{"c": sdk.With{}}}}}}, nil},
 		"duration":          {sdk.With{"name": "ab", "wait": "5 minutes"}, []string{`/wait: expected a duration such as "90s", "1h30m" or "2d", found "5 minutes"`}},
 		"duration, no unit": {sdk.With{"name": "ab", "wait": "5"}, []string{`/wait: expected a duration such as "90s", "1h30m" or "2d", found "5"`}},
 		"duration, number":  {sdk.With{"name": "ab", "wait": 5}, []string{"/wait: expected text, found the number 5"}},

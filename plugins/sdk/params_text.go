@@ -59,13 +59,16 @@ func enumText(enum []any) string {
 }
 
 // additional is the schema of the properties that an object does not name; nil
-// when it allows none.
+// when it allows none. A schema that is silent about them allows all: it is of a value of any type.
 func additional(js *jsonschema.Schema) *jsonschema.Schema {
-	more := js.AdditionalProperties
-	if more == nil || more.Not != nil {
+	switch more := js.AdditionalProperties; {
+	case more == nil:
+		return new(jsonschema.Schema)
+	case more.Not != nil: // false
 		return nil
+	default:
+		return more
 	}
-	return more
 }
 
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
