@@ -165,6 +165,15 @@ func (p *Pool) Ready(ctx context.Context, h core.Host) error {
 	return nil
 }
 
+// Login returns the user as which the pool logs in to the host; "" if the host cannot be resolved.
+func (p *Pool) Login(h core.Host) string {
+	e, err := p.endpoint(h)
+	if err != nil {
+		return ""
+	}
+	return e.user
+}
+
 // Drop closes the host's pooled connections, as before a reboot. Commands and transfers over them
 // end with an error.
 func (p *Pool) Drop(h core.Host) {

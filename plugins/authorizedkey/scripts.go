@@ -49,7 +49,8 @@ export home
 as() {
   if [ "$(id -u)" = "$uid" ]; then sh -c "$1"
   elif setpriv --reuid "$uid" --regid "$gid" --init-groups true 2>/dev/null; then setpriv --reuid "$uid" --regid "$gid" --init-groups sh -c "$1"
-  else su -s /bin/sh "$u" -c "$1"; fi
+  elif [ "$(id -u)" = 0 ]; then su -s /bin/sh "$u" -c "$1"
+  else echo "permission denied: only $u and root can change the keys of $u" >&2; return 1; fi
 }
 `
 

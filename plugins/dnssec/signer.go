@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // bind is the signer: BIND 9.18 or later on the job's host. All that differs between signers is in
@@ -26,7 +27,7 @@ const (
 	maxAnswer    = 16 << 20
 )
 
-const preamble = `LC_ALL=C; PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin; export LC_ALL PATH
+const preamble = shell.Prelude + `PATH=$PATH:/usr/local/bin
 umask 077
 need() { for c; do command -v "$c" >/dev/null 2>&1 || { echo "$c is not installed: apt-get install bind9-utils bind9-dnsutils" >&2; exit 65; }; done; }
 `

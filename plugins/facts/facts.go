@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // Params is the with: of facts.
@@ -79,8 +80,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 
 // script prints a line a fact. It keeps to what every POSIX system or busybox has, and starts few
 // programs.
-const script = `LC_ALL=C; export LC_ALL
-while IFS= read -r l; do echo "release $l"; done 2>/dev/null </etc/os-release
+const script = shell.Prelude + `while IFS= read -r l; do echo "release $l"; done 2>/dev/null </etc/os-release
 echo "kernel $(uname -s) $(uname -r)"
 echo "arch $(uname -m)"
 echo "cpus $(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo)"

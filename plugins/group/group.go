@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // Params is the with: of a group.
@@ -63,8 +64,7 @@ type entry struct {
 }
 
 // lookScript prints what is known of the group $n and the number $want. busybox has no getent.
-const lookScript = `LC_ALL=C; export LC_ALL
-if command -v groupadd >/dev/null && command -v groupmod >/dev/null; then echo "tool shadow"
+const lookScript = `if command -v groupadd >/dev/null && command -v groupmod >/dev/null; then echo "tool shadow"
 elif command -v addgroup >/dev/null; then echo "tool busybox"; fi
 ` + showScript + `[ "$gid" ] || { command -v getent >/dev/null && getent group "$n" >/dev/null && echo elsewhere; }
 [ -z "$want" ] || while IFS=: read -r g _ i _ || [ "$g" ]; do
@@ -89,7 +89,7 @@ func read(text string) entry {
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
-	name := "LC_ALL=C; export LC_ALL\nn=" + sdk.Quote(p.Name) + "\n"
+	name := shell.Prelude + "n=" + sdk.Quote(p.Name) + "\n"
 	result := r.Host().Query(ctx, name+"want="+p.number()+"\n"+lookScript)
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("reading group %s: %w", p.Name, err)
@@ -105,7 +105,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	if r.Check {
 		return nil
 	}
-	result = r.Host().Short(ctx, sdk.Command{Run: name + line + " >&2 || exit 1\n" + showScript + "exit 0\n"})
+	result = r.Host().Short(ctx, sdk.Command{Run: name + shell.OnlyRoot + line + " >&2 || refused\n" + showScript + "exit 0\n"})
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("group %s: %w", p.Name, err)
 	}

@@ -52,7 +52,7 @@ func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 	}
 	ctx, c.span = telemetry.StartSpan(ctx, telemetry.SpanCall, telemetry.AttributeJob.String(c.Job.String()), telemetry.AttributeHost.String(c.Host.Name), telemetry.AttributeJobType.String(c.Type))
 	out, err := s.attempts(ctx, t, &c)
-	out.Reason = brief(out.Reason)
+	out.Reason = brief(out.Reason) + becomeHint(&c, out, s.login)
 	telemetry.EndSpan(c.span, err)
 	return out, err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // Params is the with: of a host name.
@@ -67,8 +68,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 }
 
 // readScript reads both names. OpenWrt writes its own setting into the kernel at each start.
-const readScript = `LC_ALL=C; export LC_ALL
-kernel() { cat /proc/sys/kernel/hostname 2>/dev/null || uname -n; }
+const readScript = shell.Prelude + `kernel() { cat /proc/sys/kernel/hostname 2>/dev/null || uname -n; }
 if command -v uci >/dev/null 2>&1; then
   where=uci
   file() { uci -q get 'system.@system[0].hostname'; }

@@ -1,8 +1,9 @@
 package mount
 
+import "github.com/turnus/turnus/plugins/sdk/shell"
+
 // realScript resolves a source to its device, if it is one.
-const realScript = `LC_ALL=C; export LC_ALL
-real() {
+const realScript = shell.Prelude + `real() {
   case $1 in UUID=* | LABEL=* | PARTUUID=* | PARTLABEL=*) set -- "$(findfs "$1" 2>/dev/null)" ;; esac
   case $1 in /*) readlink -f "$1" 2>/dev/null || printf '%s\n' "$1" ;; *) printf '%s\n' "$1" ;; esac
 }

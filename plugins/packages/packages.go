@@ -185,19 +185,24 @@ func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], c sdk.Command
 	return &sdk.ExitError{Exit: exit, LastLine: errs.LastLine()}
 }
 
-// The last line of a package manager if another process has its lock, and the line that names it.
+// The last line of a package manager without its lock; the line that shows that it may not open the
+// lock; and the one that names the process that has it.
 var (
 	locked = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^E: Unable to (acquire|lock)|^held by process |ould not lock |^ERROR: (Unable to lock|Failed to open apk) database: Resource temporarily unavailable`)
 	})
-	heldBy = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`held by process (\d+)(?: \(([^()]+)\))?`) })
+	unopened = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^.*lock.*[Pp]ermission denied.*$`) })
+	heldBy   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`held by process (\d+)(?: \(([^()]+)\))?`) })
 )
 
-// lockFailure is the error of a command that ended because another process has the lock; nil if it
-// ended for another reason.
+// lockFailure is the error of a command that ended because another process has the lock, or because
+// only root may open it; nil if it ended for another reason.
 func lockFailure(said, last string, wait time.Duration) error {
 	if !locked().MatchString(last) {
 		return nil
+	}
+	if line := unopened().FindString(said); line != "" {
+		return sdk.Failf("%s", line).Effects(sdk.EffectsNone)
 	}
 	who, look := "another process", "ps -ef"
 	if all := heldBy().FindAllStringSubmatch(said, -1); len(all) > 0 {

@@ -1,5 +1,7 @@
 package packages
 
+import "github.com/turnus/turnus/plugins/sdk/shell"
+
 // askScript prints "change WHAT" for each thing that the package manager would do to bring the
 // packages "$@" to $state, or "failed WHY". $refresh is the age in seconds from which the lists are
 // stale; 0 is never.
@@ -11,8 +13,7 @@ package packages
 // one that is only unpacked, as after a power cut, nothing else.
 //
 // "nolists" is that the host has no lists of packages at all.
-const askScript = `LC_ALL=C; export LC_ALL
-` + lockScript + thereScript + `lists() { for l in "$@"; do [ -e "$l" ] && return; done; echo nolists; }
+const askScript = shell.Prelude + lockScript + thereScript + `lists() { for l in "$@"; do [ -e "$l" ] && return; done; echo nolists; }
 old() { # stale unless one of the files or folders has changed since; find of busybox has no -newermt
   [ "$refresh" -gt 0 ] || return
   for l in "$@"; do t=$(date -r "$l" +%s 2>/dev/null) && [ $(($(date +%s) - t)) -lt "$refresh" ] && return; done
@@ -100,7 +101,7 @@ exit 0
 // and keeps edited configuration files.
 //
 // Its standard error names the process that has the lock as apt does: "held by process PID (NAME)".
-const doScript = `LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a; export LC_ALL DEBIAN_FRONTEND NEEDRESTART_MODE
+const doScript = shell.Prelude + `DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a; export DEBIAN_FRONTEND NEEDRESTART_MODE
 exec </dev/null
 ` + lockScript + thereScript + `apt() { apt-get -q -y -o DPkg::Lock::Timeout="$wait" -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold --allow-downgrades "$@"; }
 case $manager in
@@ -174,6 +175,7 @@ const lockScript = `patient() {
   while :; do
     said=$("$@" 2>&1); code=$?
     case $code-$said in
+    [!0]*"ermission denied"*) printf '%s\n' "$said" >&2; return $code ;;
     200-* | [!0]*"ould not lock "* | [!0]*"ould not get lock "*) [ "$tries" -gt 0 ] && tries=$((tries - 1)) && sleep 1 && continue ;;
     0-*) [ -z "$said" ] || printf '%s\n' "$said"; return 0 ;;
     *) printf '%s\n' "$said" >&2; return $code ;;

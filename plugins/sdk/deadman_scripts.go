@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // The work of a dead man's switch on the device, as lines of sh. Job types put their own lines
@@ -33,8 +35,7 @@ func (d DeadMan) Prelude() string {
 	return b.String() + deadManPrelude
 }
 
-const deadManPrelude = `LC_ALL=C; PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH
-umask 077
+const deadManPrelude = shell.Prelude + `umask 077
 now() { read -r up rest </proc/uptime; up=${up%%.*}; }
 boot() { cat /proc/sys/kernel/random/boot_id; }
 state() {
@@ -106,8 +107,7 @@ const (
 	guardHead = `#!/bin/sh
 # Turnus: takes a change back unless it is confirmed in time.
 trap '' HUP INT TERM PIPE
-LC_ALL=C; PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH
-cd "${0%/*}" || exit 1
+` + shell.Prelude + `cd "${0%/*}" || exit 1
 `
 	guardTail = `if [ "$1" != now ]; then
   read -r deadline <deadline || exit 1

@@ -106,7 +106,7 @@ checked() {
 changed="another writer changed the file since it was read: nothing was written; run the step again"
 enter "${p%/*}/" || exit 1
 trap leave EXIT; trap 'exit 1' HUP INT TERM PIPE
-(umask 077; mkdir -m 700 "./$w") && cd -P "./$w" || fail "cannot write to the folder of the file"
+why=$( (umask 077; mkdir -m 700 "./$w") 2>&1) && cd -P "./$w" || fail "cannot write to the folder of the file: ${why##*: }"
 set -- ./* ./.[!.]* ./..?*
 [ "$(pwd -P)" = "${here%/}/$w" ] && [ -O . ] && [ "$*" = "./* ./.[!.]* ./..?*" ] || fail "its folder was replaced by another user"
 up=..

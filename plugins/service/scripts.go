@@ -1,5 +1,7 @@
 package service
 
+import "github.com/turnus/turnus/plugins/sdk/shell"
+
 // lookScript prints what is known of the service $n. systemctl show succeeds for units that do not
 // exist: LoadState shows it. A systemd that is installed and does not run, as in a container,
 // manages nothing.
@@ -10,8 +12,7 @@ package service
 //
 // It prints "unseen" for one that cannot report whether it runs. A script of OpenWrt without procd
 // prints its help, with exit code 0, when it is asked.
-const lookScript = `LC_ALL=C; export LC_ALL
-enabled() { echo enabled; echo undo; }
+const lookScript = shell.Prelude + `enabled() { echo enabled; echo undo; }
 if [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; then
   echo "init systemd"
   s=$(systemctl show -p LoadState -p ActiveState -p SubState -- "$n") || exit 1
@@ -45,8 +46,7 @@ exit 0
 
 // actScript does the actions that are its arguments, by the manager $i, and then waits $t seconds
 // for what was started.
-const actScript = `LC_ALL=C; export LC_ALL
-do_systemd() {
+const actScript = shell.Prelude + `do_systemd() {
   systemctl "$1" -- "$n" || return
   [ "$1" != disable ] || [ "$(systemctl is-enabled -- "$n" 2>/dev/null)" != enabled-runtime ] || systemctl disable --runtime -- "$n"
 }

@@ -4,13 +4,13 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // lookScript prints what is known of the user $n, of the number $uid and of the groups $want, and
 // whether its hash is that on standard input. It reads the files itself: busybox has no getent, and
 // usermod changes nothing else.
-const lookScript = `LC_ALL=C; export LC_ALL
-IFS= read -r hash
+const lookScript = shell.Prelude + `IFS= read -r hash
 if command -v useradd >/dev/null && command -v usermod >/dev/null; then echo "tool shadow"
 elif command -v adduser >/dev/null; then echo "tool busybox"; fi
 ` + showScript + `[ "$gid" ] || { id "$n" >/dev/null 2>&1 && echo elsewhere; }
@@ -46,9 +46,9 @@ done </etc/passwd
 // then.
 func actScript(name string, lines []string) string {
 	var b strings.Builder
-	b.WriteString("LC_ALL=C; export LC_ALL\nn=" + sdk.Quote(name) + "\nIFS= read -r hash\n")
+	b.WriteString(shell.Prelude + shell.OnlyRoot + "n=" + sdk.Quote(name) + "\nIFS= read -r hash\n")
 	for _, line := range lines {
-		b.WriteString(line + " >&2 || exit 1\n")
+		b.WriteString(line + " >&2 || refused\n")
 	}
 	return b.String() + showScript + "exit 0\n"
 }

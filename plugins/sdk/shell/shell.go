@@ -5,6 +5,18 @@ package shell
 
 import "strings"
 
+// Prelude begins the scripts that run the programs of administrators: a login that is not root
+// often lacks their folders in its PATH. Messages are English.
+const Prelude = "LC_ALL=C; PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH\n"
+
+// OnlyRoot is a script that defines the function refused: it ends the script after a program that
+// only root may run has failed. Under another login, shadow ends with the false reason of a lock.
+const OnlyRoot = `refused() {
+  [ "$(id -u)" = 0 ] || echo "permission denied: only root can change users and groups" >&2
+  exit 1
+}
+`
+
 // Enter is a script that defines the functions enter and reach. Both go to the folder of an
 // absolute path; reach makes the folders that do not exist.
 //

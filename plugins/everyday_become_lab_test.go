@@ -1,0 +1,40 @@
+//go:build linux && labs
+
+package plugins_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core/testparts"
+)
+
+// Every everyday job type whose work needs root, with a login that is not root and without become:
+// the step fails, changes nothing, and its reason names become. It gives no reason that is false,
+// such as a lock or a missing program. Control: with become the steps succeed, see
+// TestLabEverydayJobTypes.
+func TestLabWithoutBecome(t *testing.T) {
+	t.Parallel()
+	for _, pkg := range []string{"git", "sudo", "dpkg-scanpackages"} {
+		testparts.Need(t, pkg, pkg)
+	}
+	l := newEverydayLab(t)
+	l.root = l.ops
+	for _, s := range everydaySteps() {
+		lab(t, l.m, s.before)
+		was := lab(t, l.m, s.state)
+		got, _ := l.call(t, s, false, false)
+		t.Logf("%s: %s", s.uses, got.Reason)
+		if !got.Failed || !strings.Contains(got.Reason, "become: true") || strings.Count(got.Reason, "\nhint: ") > 1 {
+			t.Errorf("%s %v: %+v", s.uses, s.with, got)
+		}
+		for _, no := range []string{"useradd nor", "groupadd nor", "another process", "try again later", "Authentication failure"} {
+			if strings.Contains(got.Reason, no) {
+				t.Errorf("%s: the reason is false: %s", s.uses, got.Reason)
+			}
+		}
+		if now := lab(t, l.m, s.state); now != was {
+			t.Errorf("%s: %q became %q", s.uses, was, now)
+		}
+	}
+}
