@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/turnus/turnus/core"
 )
@@ -122,6 +124,9 @@ func (x *execution) feed(up *elevation, stdin io.Reader) {
 // it again could lock the account.
 var ErrWrongPassword = errors.New("sudo refused the password")
 
+// auditLine matches a line that sudo prints after the reason.
+var auditLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^sudo: error initializing audit plugin .*$`) })
+
 // notElevated explains why the command did not begin, from the program's output. The language of
 // the output is the host's.
 func (up *elevation) notElevated(e *endpoint, said string, asked int, exit Exit) *Error {
@@ -132,7 +137,7 @@ func (up *elevation) notElevated(e *endpoint, said string, asked int, exit Exit)
 	if up.mayAsk() {
 		said = strings.ReplaceAll(said, up.prompt, "")
 	}
-	said = strings.TrimSpace(said)
+	said = strings.TrimSpace(auditLine().ReplaceAllString(said, ""))
 	if i := strings.LastIndexByte(said, '\n'); i >= 0 { // sudo's lecture comes before
 		said = said[i+1:]
 	}
@@ -142,21 +147,27 @@ func (up *elevation) notElevated(e *endpoint, said string, asked int, exit Exit)
 	switch {
 	// With passwd_tries=1 sudo asks once and counts. The number comes first in most languages.
 	case asked > 1, asked == 1 && strings.HasPrefix(said, "sudo: 1 "):
-		of := ""
+		correct := "give the right one with -K or --become-password-env"
 		if up.credential != "" {
-			of = " of credential " + up.credential
+			correct = "correct become_password of credential " + up.credential
 		}
-		wrong := fail("correct become_password"+of+"; the job tries it once, so that the account is not locked", "the password of user %s is wrong", login)
+		wrong := fail(correct+"; the job tries it once, so that the account is not locked", "the password of user %s is wrong", login)
 		wrong.Err = mark(wrong.Err, ErrWrongPassword, core.ErrInvalid)
 		return wrong
 	case exit.Code == 127:
 		return fail("install it, or set another become method", "%s", said)
+	case strings.Contains(said, "unknown user"):
+		return fail("correct the user in become: of the playbook or inventory, or in --become-user", "%s", said)
 	case strings.Contains(said, "tty"):
 		return fail(fmt.Sprintf("in sudoers, write: Defaults:%s !requiretty", login), "%s", said)
 	case up.Method == doas:
 		return fail(fmt.Sprintf("in doas.conf, write: permit nopass %s as %s", login, up.User), "%s", said)
 	case !up.mayAsk():
-		return fail(fmt.Sprintf("give credential %s a become_password, or write in sudoers: %s ALL=(%s) NOPASSWD: ALL", up.credential, login, up.User), "%s", said)
+		give := "give its password with -K or --become-password-env"
+		if up.credential != "" {
+			give = "give credential " + up.credential + " a become_password"
+		}
+		return fail(fmt.Sprintf("%s, or write in sudoers: %s ALL=(%s) NOPASSWD: ALL", give, login, up.User), "%s", said)
 	}
 	return fail(fmt.Sprintf("in sudoers, write: %s ALL=(%s) ALL", login, up.User), "%s", said)
 }

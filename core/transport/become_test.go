@@ -98,7 +98,7 @@ func TestBecomeRefused(t *testing.T) {
 		"not in sudoers":      {"", "", "right horse", core.Become{User: "root"}, []string{"sudo as root: ", "in sudoers, write: ops ALL=(root) ALL"}},
 		"a terminal is asked": {"Defaults requiretty\n" + asks, "", "right horse", core.Become{User: "root"}, []string{"tty", "!requiretty"}},
 		"doas with password":  {"", "permit %s", "right horse", core.Become{User: "root", Method: core.BecomeDoas}, []string{"doas as root: ", "permit nopass ops as root"}},
-		"no such user":        {asksNothing, "", "", core.Become{User: "nobody-here"}, []string{"sudo as nobody-here: ", "nobody-here"}},
+		"no such user":        {asksNothing, "", "", core.Become{User: "nobody-here"}, []string{"unknown user", "--become-user"}},
 		"an option as user":   {asksNothing, "", "", core.Become{User: "-V"}, []string{`become user "-V"`}},
 		"another program":     {asksNothing, "", "", core.Become{User: "root", Method: "su; id"}, []string{"expected sudo or doas"}},
 	} {
@@ -345,5 +345,26 @@ exec "$@"
 				t.Errorf("stdout %q, stderr %q, %v", out.String(), errs.String(), err)
 			}
 		})
+	}
+}
+
+// Without a credential the answer is a flag of turnus run; of several lines of sudo, the reason is
+// the one that counts. Control: a credential is named.
+func TestBecomeHintsOfRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		credential, password, said string
+		asked                      int
+		says                       string
+	}{
+		"no password":               {"", "", "sudo: a password is required", 0, "hint: give its password with -K or --become-password-env, or write in sudoers: ops ALL=(root) NOPASSWD: ALL"},
+		"wrong password":            {"", "x", "sudo: 1 incorrect password attempt", 1, "hint: give the right one with -K or --become-password-env; the job tries it once"},
+		"no password, a credential": {"fleet", "", "sudo: a password is required", 0, "hint: give credential fleet a become_password, or"},
+		"an unknown user":           {"", "", "sudo: unknown user nosuch\nsudo: error initializing audit plugin sudoers_audit\n", 0, "sudo: unknown user nosuch\nhint: correct the user"},
+	} {
+		up := &elevation{Become: core.Become{User: "root", Method: sudo}, credential: c.credential, password: c.password, prompt: "prompt"}
+		if err := up.notElevated(&endpoint{name: "web1", user: "ops"}, c.said, c.asked, Exit{Code: 1}); !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v\nlacks %q", name, err, c.says)
+		}
 	}
 }

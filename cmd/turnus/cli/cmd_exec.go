@@ -37,7 +37,6 @@ With --context or --server the server runs it on its own inventory. That takes a
 permission exec: turnus admin tokens create NAME --role operator --exec. The audit log has the command.
 There --become takes the permission exec-become, a --reason, and passwords that the workers have.`,
 		Example: `  turnus exec web -i hosts.ini -- uptime
-  turnus exec 'web*' -i hosts.ini -- systemctl status nginx
   turnus exec all -i hosts.ini -- 'uptime | head -c 20'
   turnus exec 'web*' -i hosts.ini --become --stop-after 10% -- systemctl restart nginx
   turnus exec 'web*' --context prod --needs 1m --reason 'ticket 4711' -- uptime`,

@@ -23,8 +23,8 @@ var FlagGroups = []struct {
 		Seldom: []string{"outside-windows", "skip-no-window", "stop-after", "needs", "disruptive", "cpu-limit", "memory-limit", "upload-rate"},
 	},
 	{
-		Title: "SSH", Everyday: []string{"user", "become", "private-key", "known-hosts"},
-		Seldom: []string{"agent", "ask-become-pass", "become-", "host-ca", "first-contact", "connect-timeout", "password-", "passphrase-", "ssh-"},
+		Title: "SSH", Everyday: []string{"user", "become", "ask-become-pass", "private-key", "known-hosts"},
+		Seldom: []string{"agent", "become-", "host-ca", "first-contact", "connect-timeout", "password-", "passphrase-", "ssh-"},
 	},
 	{Title: "Secrets", Everyday: []string{"secrets"}, Seldom: []string{"secrets-identity", "keyring", "keyring-accept-plain"}},
 	{

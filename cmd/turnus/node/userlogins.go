@@ -154,6 +154,11 @@ func (f *UserLoginFlags) logins(ctx context.Context, inv func() *inventory.Inven
 	if o.base.Agent = cmp.Or(f.Agent, os.Getenv("SSH_AUTH_SOCK")); o.base.Agent == "none" {
 		o.base.Agent = ""
 	}
+	if f.become != "" { // each host would fail, one after the other
+		if _, err := secretFrom(ctx, f.become, ""); err != nil {
+			return nil, console.Invalid("--become-password-env: %w\nhint: set it, or let -K ask for the password", err)
+		}
+	}
 	switch {
 	case f.caKey != "" && f.caVault != "":
 		return nil, console.Invalid("--ssh-ca-key and --ssh-ca-vault: one certificate authority signs, so give one of them")
