@@ -2,6 +2,7 @@ package windows
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -351,11 +352,7 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 		if r.Approval == nil && !slices.ContainsFunc(c.words(name), func(g *Given) bool { return g.Rule == r.ID }) {
 			continue
 		}
-		beside := r.Approval
-		if beside == nil {
-			beside = s.Approval
-		}
-		if err := add(r, beside); err != nil {
+		if err := add(r, cmp.Or(r.Approval, s.Approval)); err != nil {
 			return nil, err
 		}
 	}

@@ -27,9 +27,7 @@ func (c *Client) refusal(ctx context.Context, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pollTime)
 	defer cancel()
-	port := u.Port()
-	port = cmp.Or(port, "443")
-	conn, bad := (&tls.Dialer{Config: c.tls}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	conn, bad := (&tls.Dialer{Config: c.tls}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
 	if bad != nil {
 		return err
 	}

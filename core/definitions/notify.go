@@ -72,8 +72,7 @@ type routes struct{ All []policy.Route }
 func (r *routes) text() string {
 	var all []string
 	for _, one := range r.All {
-		what := strings.Join(one.Kinds, ", ")
-		what = cmp.Or(what, "everything")
+		what := cmp.Or(strings.Join(one.Kinds, ", "), "everything")
 		if one.Severity != "" {
 			what += " of " + string(one.Severity)
 		}

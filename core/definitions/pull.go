@@ -89,8 +89,7 @@ func (f *Follower) remoteTip(ctx context.Context) (tip string, err error) {
 // fetch gets the tip, which may be newer than the one in the notification, and reports whether it
 // continues what the branch was.
 func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritten bool, err error) {
-	before := f.tip
-	before = cmp.Or(before, good)
+	before := cmp.Or(f.tip, good)
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance", "--force", "--update-shallow",
 		"--depth=" + fetchDepth, "--", f.g.remote.address, "+refs/heads/" + f.o.Branch + ":" + tipRef}
 	if err = f.g.watched(ctx, f.o.Timeout, f.o.MaxMirror, args...); err != nil {

@@ -124,10 +124,7 @@ func (m *model) host(h Host, in Input) (host, error) {
 		if !s.Windowed {
 			continue
 		}
-		set := s.Windows
-		if set == nil {
-			set = h.Windows
-		}
+		set := cmp.Or(s.Windows, h.Windows)
 		if set == nil {
 			return out, fmt.Errorf("a gated stage without windows: %w", core.ErrInvalid)
 		}

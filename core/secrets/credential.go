@@ -128,8 +128,7 @@ func customerText(name string) string {
 // They wrap core.ErrNotFound if there is no such credential, core.ErrInvalid if it is not for this
 // host.
 func (s *Store) Credential(h core.Host) (*Credential, error) {
-	name := h.SSH.Credential
-	name = cmp.Or(name, DefaultCredential)
+	name := cmp.Or(h.SSH.Credential, DefaultCredential)
 	c := s.current().credentials[name]
 	if c == nil {
 		said := fmt.Sprintf("host %s names credential %q", yamlread.Clip(h.Name), yamlread.Clip(name))

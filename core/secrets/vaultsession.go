@@ -176,10 +176,8 @@ func (c *vaultClient) login(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("approle: secret id: %w", err)
 	}
-	mount := a.Mount
-	mount = cmp.Or(mount, "approle")
 	var got vaultAuth
-	err = c.call(ctx, http.MethodPost, "auth/"+mount+"/login", "", map[string]string{"role_id": a.RoleID, "secret_id": id}, &got)
+	err = c.call(ctx, http.MethodPost, "auth/"+cmp.Or(a.Mount, "approle")+"/login", "", map[string]string{"role_id": a.RoleID, "secret_id": id}, &got)
 	if err != nil {
 		return "", fmt.Errorf("log in by approle: %w", err)
 	}

@@ -72,11 +72,7 @@ func (s *Server) count(r route) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		began := time.Now()
 		next(ctx)
-		status := ctx.Status()
-		if status == 0 {
-			status = http.StatusOK
-		}
-		s.metrics.Add(telemetry.APIRequests, 1, r.id, strconv.Itoa(status))
+		s.metrics.Add(telemetry.APIRequests, 1, r.id, strconv.Itoa(cmp.Or(ctx.Status(), http.StatusOK)))
 		if !r.stream {
 			s.metrics.Observe(telemetry.APISeconds, time.Since(began).Seconds(), r.id)
 		}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -149,13 +150,8 @@ func (c *conn) buried() {
 
 // lost returns why the connection ended. Call it after buried has returned.
 func (c *conn) lost() error {
-	var cause error
 	c.killOnce.Do(func() {}) // the killer has written cause
-	cause = c.cause
-	if cause == nil {
-		cause = errors.New("closed by the host or the network")
-	}
-	return fmt.Errorf("connection lost: %w", cause)
+	return fmt.Errorf("connection lost: %w", cmp.Or(c.cause, errors.New("closed by the host or the network")))
 }
 
 // open opens a channel. NewSession and its like can hang (go#26643), so the

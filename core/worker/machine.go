@@ -399,8 +399,7 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *lea
 	}
 	t, ok := m.job.w.cfg.Plugins.Type(s.Uses)
 	if !ok {
-		why := m.skew(s.Uses)
-		why = cmp.Or(why, "; `turnus plugins ls` lists what it has")
+		why := cmp.Or(m.skew(s.Uses), "; `turnus plugins ls` lists what it has")
 		return fail(sr, core.NoJobType, fmt.Sprintf("no plugin of worker %s has the job type %s%s", m.job.w.cfg.Name, s.Uses, why)), nil
 	}
 	if m.prog.snapshot.Check && !t.Check {

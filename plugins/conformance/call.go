@@ -222,9 +222,7 @@ type running struct {
 func (s *suite) once(ctx context.Context, p *process, w *world, c call, r *record) {
 	run := s.begin(ctx, p, w, c, r)
 	defer func() { r.died = p.diedUnder(r.err) }()
-	limit := c.limit
-	limit = cmp.Or(limit, s.cfg.Patience)
-	if within(run.done, limit+s.cfg.Grace) {
+	if within(run.done, cmp.Or(c.limit, s.cfg.Patience)+s.cfg.Grace) {
 		return
 	}
 	_ = run.cancel(s.cfg.Grace)
@@ -239,8 +237,7 @@ func (s *suite) once(ctx context.Context, p *process, w *world, c call, r *recor
 
 // begin starts a call. r must not be read before done.
 func (s *suite) begin(ctx context.Context, p *process, w *world, c call, r *record) *running {
-	limit := c.limit
-	limit = cmp.Or(limit, s.cfg.Patience)
+	limit := cmp.Or(c.limit, s.cfg.Patience)
 	keep := &kept{files: map[string][]byte{}}
 	var mu sync.Mutex
 	saves := 0

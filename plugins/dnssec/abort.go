@@ -24,8 +24,7 @@ func (x *roll) decide(ctx context.Context, _ *view) error {
 	}
 	x.enter(st.Phase, v.now)
 	n := v.open[x.p.Zone]
-	st.Old = x.p.OldTag
-	st.Old = cmp.Or(st.Old, n.old)
+	st.Old = cmp.Or(x.p.OldTag, n.old)
 	if st.Old == 0 {
 		i := slices.IndexFunc(v.keys, func(k signerKey) bool { return k.ksk && !k.gone() && k.goal == hidden })
 		if i < 0 {

@@ -181,8 +181,7 @@ func zonePolicy(conf []statement, scopes [][]statement) (policy, error) {
 		return ""
 	}
 	p := policy{Name: inherited("dnssec-policy"), KeyDir: inherited("key-directory"), parental: find(scopes[0], "parental-agents") != nil}
-	directory := inherited("directory")
-	directory = cmp.Or(directory, "/var/cache/bind")
+	directory := cmp.Or(inherited("directory"), "/var/cache/bind")
 	p.KeyDir = cmp.Or(p.KeyDir, directory)
 	if !strings.HasPrefix(p.KeyDir, "/") {
 		p.KeyDir = strings.TrimSuffix(directory, "/") + "/" + p.KeyDir

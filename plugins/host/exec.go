@@ -66,8 +66,7 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 	if err != nil {
 		return nil, err
 	}
-	keep := int(req.GetMaxOutput())
-	keep = cmp.Or(keep, defaultOutput)
+	keep := cmp.Or(int(req.GetMaxOutput()), defaultOutput)
 	stdout, stderr := &head{keep: min(keep, largestOutput)}, &head{keep: min(keep, largestOutput)}
 	ctx, cancel := limit(ctx, start.GetTimeoutMs())
 	defer cancel()

@@ -140,10 +140,8 @@ func (p *Plugin) profile(dir string) sandbox.Profile {
 // environment is all that a plugin sees: never the worker's agent socket or secrets. Home
 // is a private folder, so that no file of the worker's user is found through it.
 func environment(dir, socket string) []string {
-	lang := os.Getenv("LANG")
-	lang = cmp.Or(lang, "C.UTF-8")
 	return []string{
-		"PATH=" + os.Getenv("PATH"), "LANG=" + lang,
+		"PATH=" + os.Getenv("PATH"), "LANG=" + cmp.Or(os.Getenv("LANG"), "C.UTF-8"),
 		"HOME=" + dir, "TMPDIR=" + dir, wire.HostSocketEnv + "=" + socket,
 	}
 }

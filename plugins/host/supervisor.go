@@ -62,10 +62,7 @@ func New(cfg Config) (*Supervisor, error) {
 }
 
 func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
-	log := cfg.Log
-	if log == nil {
-		log = slog.Default()
-	}
+	log := cmp.Or(cfg.Log, slog.Default())
 	s := &Supervisor{
 		cfg: cfg, root: &folder{parent: cfg.Socket}, pools: map[string]*pool{}, types: map[string]jobType{}, leaving: map[*pool]bool{}, stop: make(chan struct{}),
 		timing: timing{

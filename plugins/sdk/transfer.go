@@ -51,10 +51,8 @@ func (h *Host) put(ctx context.Context, f PutFile, artifact string, data io.Read
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream := h.s.hosts.Put(h.s.withLease(ctx))
-	size := f.Size
-	size = cmp.Or(size, -1)
 	err := stream.Send(&wire.PutRequest{Message: &wire.PutRequest_Start{Start: &wire.PutStart{
-		Host: h.Name, Path: f.Path, Mode: f.Mode, Owner: f.Owner, Size: size,
+		Host: h.Name, Path: f.Path, Mode: f.Mode, Owner: f.Owner, Size: cmp.Or(f.Size, -1),
 		Sha256: f.SHA256, Artifact: artifact, Backup: f.Backup, Rate: f.Rate, Validate: f.Validate,
 	}}})
 	if err == nil && data != nil {

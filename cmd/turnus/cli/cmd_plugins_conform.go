@@ -142,8 +142,7 @@ func (a *app) sumUp(r conformance.Report) {
 		}
 		fmt.Fprintln(a.Out, console.Printable(line))
 	}
-	name := strings.TrimSpace(r.Plugin + " " + r.Version)
-	name = cmp.Or(name, "the program")
+	name := cmp.Or(strings.TrimSpace(r.Plugin+" "+r.Version), "the program")
 	fmt.Fprintf(a.Out, "\n%s: %d passed, %d failed, %d not applicable\n", name,
 		count[conformance.Passed], count[conformance.Failed], count[conformance.NotApplicable])
 }

@@ -40,9 +40,7 @@ func WantsAll(args []string) (out []string, all bool) {
 // Print prints the help of a command: its everyday flags in groups, or all of them.
 func Print(c *cobra.Command, all bool) {
 	var b strings.Builder
-	about := c.Long
-	about = cmp.Or(about, c.Short)
-	b.WriteString(strings.TrimSpace(about) + "\n\n")
+	b.WriteString(strings.TrimSpace(cmp.Or(c.Long, c.Short)) + "\n\n")
 	if c.HasParent() {
 		writeUsage(&b, c)
 		writeCommands(&b, c)

@@ -160,9 +160,7 @@ func (p *Part) last(c *Conductor) queue.Status { return core.Locked(&c.mu, &p.st
 
 // launch has the run accepted and waits for its end.
 func (c *Conductor) launch(ctx, life context.Context, p *Part) error {
-	by := p.Launch.Snapshot.LaunchedBy
-	by = cmp.Or(by, "turnus run")
-	if err := c.accept(life, p, by); err != nil {
+	if err := c.accept(life, p, cmp.Or(p.Launch.Snapshot.LaunchedBy, "turnus run")); err != nil {
 		return err
 	}
 	select {

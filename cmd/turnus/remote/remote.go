@@ -88,8 +88,7 @@ func (f *Flags) Target() (settings.Context, error) {
 		if err != nil {
 			return s, err
 		}
-		name := f.Context
-		name = cmp.Or(name, file.Current)
+		name := cmp.Or(f.Context, file.Current)
 		if name == "" {
 			return s, ErrNoServer
 		}

@@ -257,10 +257,7 @@ func ResultsOf(jobs []api.Job) []api.Result {
 
 // ReasonText is why a result is not good, with the step that decided it.
 func ReasonText(r api.Result) string {
-	why := r.Reason
-	if why == "" {
-		why = "no reason was recorded"
-	}
+	why := cmp.Or(r.Reason, "no reason was recorded")
 	if r.Step != "" {
 		return r.Step + ": " + why
 	}

@@ -130,8 +130,7 @@ func (c *Contexts) Find(name string) (Context, error) {
 	if ok {
 		return s, nil
 	}
-	hint := yamlread.DidYouMean(name, slices.Sorted(maps.Keys(c.Contexts)))
-	hint = cmp.Or(hint, "turnus context ls lists them")
+	hint := cmp.Or(yamlread.DidYouMean(name, slices.Sorted(maps.Keys(c.Contexts))), "turnus context ls lists them")
 	return s, console.Invalid("no context %q in %s\nhint: %s", name, c.path, hint)
 }
 

@@ -510,8 +510,7 @@ func adjustMany(f *fixture) {
 		}
 	}
 	for i := range n {
-		want := map[int]queue.Phase{3: queue.Paused, 4: queue.Paused, 5: queue.Stopped}[i]
-		want = cmp.Or(want, queue.Active)
+		want := cmp.Or(map[int]queue.Phase{3: queue.Paused, 4: queue.Paused, 5: queue.Stopped}[i], queue.Active)
 		eq(f, fmt.Sprint("phase of r", i), f.status(fmt.Sprint("r", i)).Phase, want)
 	}
 	s := f.open("n")

@@ -61,8 +61,7 @@ func (s Subject) one(t *testing.T, tc test) {
 		around = func(t *testing.T, f func(t *testing.T)) { f(t) }
 	}
 	around(t, func(t *testing.T) {
-		ttl := tc.ttl
-		ttl = cmp.Or(ttl, longTTL)
+		ttl := cmp.Or(tc.ttl, longTTL)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		f := &fixture{T: t, ctx: ctx, q: s.Open(t, ttl), ttl: ttl}

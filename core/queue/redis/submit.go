@@ -188,15 +188,11 @@ func (u *uploader) send(verb, key string, args ...any) {
 }
 
 func (q *Queue) acceptArgs(r *queue.Run, p *packed, no int64) []any {
-	tenantWeight := r.TenantWeight
-	if tenantWeight == 0 {
-		tenantWeight = 1
-	}
 	ready := p.ready
 	if no != 0 {
 		ready = ready[:min(1, len(ready))]
 	}
-	args := []any{r.ID, string(p.digest), no, r.Tenant, tenantWeight, q.config(r, p), len(ready)}
+	args := []any{r.ID, string(p.digest), no, r.Tenant, cmp.Or(r.TenantWeight, 1), q.config(r, p), len(ready)}
 	for _, s := range ready {
 		args = append(args, s.from, s.to)
 	}

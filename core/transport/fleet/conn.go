@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -143,10 +144,7 @@ func (cn *conn) channel(ctx context.Context, nc ssh.NewChannel) {
 }
 
 func (cn *conn) session(ctx context.Context, nc ssh.NewChannel) {
-	limit := cn.host.profile.Load().MaxSessions
-	if limit == 0 {
-		limit = defaultMaxSessions
-	}
+	limit := cmp.Or(cn.host.profile.Load().MaxSessions, defaultMaxSessions)
 	cn.mu.Lock()
 	full := cn.open >= limit
 	if !full {

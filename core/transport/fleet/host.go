@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -225,10 +226,7 @@ func (h *host) uptime() time.Duration {
 // how, or has continued for rebootDelay, and brings it back later, with a new boot id and an empty
 // /tmp. A host that is down already is left alone.
 func (h *host) reboot(pid int) {
-	boot := h.profile.Load().BootTime
-	if boot == 0 {
-		boot = defaultBoot
-	}
+	boot := cmp.Or(h.profile.Load().BootTime, defaultBoot)
 	f := h.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -301,11 +299,7 @@ func (h *host) opened(source netip.Addr, p *Profile, authenticated bool) {
 		h.strikes[source] = s
 	}
 	s.count++
-	ban := p.BanFor
-	if ban == 0 {
-		ban = defaultBan
-	}
-	s.until = time.Now().Add(ban)
+	s.until = time.Now().Add(cmp.Or(p.BanFor, defaultBan))
 }
 
 // begin gives a command a process id, by which kill finds it.

@@ -280,8 +280,7 @@ func (o *order) newRoot() error {
 
 func (o *order) show() error {
 	for _, p := range o.Paths {
-		from := p.From
-		from = cmp.Or(from, p.At)
+		from := cmp.Or(p.From, p.At)
 		var err error
 		switch p.Kind {
 		case link:

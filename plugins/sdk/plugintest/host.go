@@ -297,9 +297,7 @@ func (h *Host) newFile(p *wire.PutStart, content []byte) File {
 			mode = old.Mode
 		}
 	}
-	owner := p.GetOwner()
-	owner = cmp.Or(owner, old.Owner)
-	return File{Content: string(content), Mode: mode, Owner: owner}
+	return File{Content: string(content), Mode: mode, Owner: cmp.Or(p.GetOwner(), old.Owner)}
 }
 
 func (h *Host) remove(path string) {

@@ -226,8 +226,7 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 	if err != nil {
 		return nil, err
 	}
-	keep := int(req.GetMaxOutput())
-	keep = cmp.Or(keep, 1<<20)
+	keep := cmp.Or(int(req.GetMaxOutput()), 1<<20)
 	return &wire.CommandResponse{
 		Exit: exitOf(reply), Stdout: []byte(reply.Stdout[:min(keep, len(reply.Stdout))]),
 		Stderr:    []byte(reply.Stderr[:min(keep, len(reply.Stderr))]),
