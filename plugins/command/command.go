@@ -117,7 +117,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	if exit.Signal == "" && slices.Contains(p.OKCodes, exit.Code) {
 		return nil
 	}
-	return &sdk.ExitError{Exit: exit, LastLine: stderr.LastLine()}
+	return &sdk.ExitError{Exit: exit}
 }
 
 func line(p Params) string {

@@ -94,18 +94,14 @@ func output(ctx context.Context, r *job, item *Item, out *bounded) error {
 	defer cancel()
 	out.over = cancel // an endless command ends
 	limit := time.Duration(r.Params.Timeout)
-	var said sdk.LastLine
-	exit, err := r.Host().Exec(ctx, sdk.Command{Run: item.Command, Stdout: out, Stderr: &said, ReadOnly: true, Timeout: limit})
+	exit, err := r.Host().Exec(ctx, sdk.Command{Run: item.Command, Stdout: out, ReadOnly: true, Timeout: limit})
 	switch {
 	case out.full:
 		return sdk.ErrTooLarge
 	case err != nil:
 		return err
 	}
-	if exit.Err() == nil {
-		return nil
-	}
-	return &sdk.ExitError{Exit: exit, LastLine: said.String()}
+	return exit.Err()
 }
 
 // fault names the part that could not be read. Its cause stays, because it reports whether the host

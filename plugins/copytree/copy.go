@@ -148,7 +148,7 @@ func source(ctx context.Context, r *runOf) ([]wanted, error) {
 		if w.name, w.template = strings.CutSuffix(f.Name, ".tmpl"); !w.template || !p.Templates {
 			w.name, w.template = f.Name, false
 		}
-		if strings.ContainsAny(w.name, "\n\r\t\\") || path.Base(w.name) == "" || strings.HasSuffix(w.name, "/") || strings.HasPrefix(w.name, staging) {
+		if strings.ContainsAny(w.name, "\n\r\t\\") || strings.HasSuffix(w.name, "/") || strings.HasPrefix(w.name, staging) {
 			return nil, sdk.Failf("source %s: the name %q cannot be copied", p.Source, f.Name).Effects(sdk.EffectsNone)
 		}
 		if seen[w.name] {
@@ -176,10 +176,10 @@ func look(ctx context.Context, r *runOf, files []wanted) (*tree, error) {
 	}
 	user, group, _ := strings.Cut(p.Owner, ":")
 	line := fmt.Sprintf("p=%s u=%s g=%s delete=%t\n%s", sdk.Quote(p.Path), sdk.Quote(user), sdk.Quote(group), p.Delete, lookScript)
-	out, errs := sdk.Head{Limit: 64 << 20}, sdk.Head{}
-	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, ReadOnly: true, Stdin: strings.NewReader(names.String()), Stdout: &out, Stderr: &errs})
-	if err == nil && exit.Err() != nil {
-		err = &sdk.ExitError{Exit: exit, LastLine: errs.LastLine()}
+	out := sdk.Head{Limit: 64 << 20}
+	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, ReadOnly: true, Stdin: strings.NewReader(names.String()), Stdout: &out})
+	if err == nil {
+		err = exit.Err()
 	}
 	switch {
 	case err != nil:
@@ -187,6 +187,5 @@ func look(ctx context.Context, r *runOf, files []wanted) (*tree, error) {
 	case out.Truncated():
 		return nil, sdk.Failf("%s: the folder holds too many files to compare", p.Path).Effects(sdk.EffectsNone)
 	}
-	now := read(bytes.Lines(out.Bytes()))
-	return now, nil
+	return read(bytes.Lines(out.Bytes())), nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -19,21 +20,14 @@ const staging = ".turnus-copy"
 func send(ctx context.Context, r *runOf, t *todo) error {
 	p := r.Params
 	in, out := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
-		err := pack(ctx, r, t, out)
-		_ = out.CloseWithError(err)
-		packed <- err
-	}()
-	var errs sdk.Head
+	var packing sync.WaitGroup
+	packing.Go(func() { _ = out.CloseWithError(pack(ctx, r, t, out)) })
 	line := fmt.Sprintf("p=%s s=%s w=.turnus-%s\n%s", sdk.Quote(p.Path), staging, strings.ToLower(rand.Text()), doScript)
-	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, Stdin: in, Stderr: &errs})
+	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, Stdin: in})
 	_ = in.Close()
-	if failed := <-packed; err == nil && exit.Code == 0 {
-		err = failed
-	}
-	if err == nil && exit.Err() != nil {
-		err = &sdk.ExitError{Exit: exit, LastLine: errs.LastLine()}
+	packing.Wait()
+	if err == nil {
+		err = exit.Err()
 	}
 	if err != nil {
 		return fmt.Errorf("copying to %s: %w", p.Path, err)

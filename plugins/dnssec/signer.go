@@ -40,12 +40,12 @@ func (b *bind) script(ctx context.Context, text string, vars map[string]string, 
 			head.WriteString(name + "=" + sdk.Quote(v) + "\n")
 		}
 	}
-	out, stderr := sdk.Head{Limit: maxAnswer}, sdk.Head{}
+	out := sdk.Head{Limit: maxAnswer}
 	exit, err := b.host.Exec(ctx, sdk.Command{
-		Run: head.String() + preamble + text, Stdin: strings.NewReader(stdin), ReadOnly: readOnly, Stdout: &out, Stderr: &stderr, Timeout: commandLimit,
+		Run: head.String() + preamble + text, Stdin: strings.NewReader(stdin), ReadOnly: readOnly, Stdout: &out, Timeout: commandLimit,
 	})
-	if err == nil && exit.Err() != nil {
-		err = &sdk.ExitError{Exit: exit, LastLine: stderr.LastLine()}
+	if err == nil {
+		err = exit.Err()
 	}
 	if err == nil && out.Truncated() {
 		err = fmt.Errorf("the signer's answer: %w", sdk.ErrTooLarge)

@@ -175,11 +175,11 @@ const maxAnswer = 64 << 20
 
 // ask runs a script in one round trip.
 func (p *push) ask(ctx context.Context, c sdk.Command) (sdk.Answer, error) {
-	out, stderr := sdk.Head{Limit: maxAnswer}, sdk.Head{}
-	c.Stdout, c.Stderr = &out, &stderr
+	out := sdk.Head{Limit: maxAnswer}
+	c.Stdout = &out
 	exit, err := p.r.Host().Exec(ctx, c)
-	if err == nil && exit.Err() != nil {
-		err = &sdk.ExitError{Exit: exit, LastLine: stderr.LastLine()}
+	if err == nil {
+		err = exit.Err()
 	}
 	if err == nil && out.Truncated() {
 		err = fmt.Errorf("its answer: %w", sdk.ErrTooLarge)

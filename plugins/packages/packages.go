@@ -103,7 +103,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	if err := report(r, now); err != nil || len(now.changes) == 0 || r.Check {
 		return err
 	}
-	if err := do(ctx, r, now.manager, p.State); err != nil {
+	if err := execute(ctx, r, sdk.Command{Run: doing(p, now.manager, p.State), Stdout: r.Stdout()}); err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(p.Names, ", "), err)
 	}
 	return nil
@@ -159,11 +159,6 @@ func refresh(ctx context.Context, r *sdk.Run[Params, sdk.NoState], manager strin
 	return read(answer.String())
 }
 
-// do lets the package manager work; its output is shown.
-func do(ctx context.Context, r *sdk.Run[Params, sdk.NoState], manager, what string) error {
-	return execute(ctx, r, sdk.Command{Run: doing(r.Params, manager, what), Stdout: r.Stdout()})
-}
-
 // execute runs a command of the package manager. If another process has the lock, nothing was done.
 func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], c sdk.Command) error {
 	var out, errs sdk.Head // apt names the process on stdout, while it waits
@@ -173,16 +168,13 @@ func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], c sdk.Command
 	}
 	c.Stderr = io.MultiWriter(&errs, c.Stderr)
 	exit, err := r.Host().Exec(ctx, c)
-	if err != nil {
+	if err != nil || exit.Err() == nil {
 		return err
 	}
-	if exit.Err() == nil {
-		return nil
-	}
-	if err := lockFailure(out.String()+errs.String(), errs.LastLine(), time.Duration(r.Params.Wait)); err != nil {
+	if err := lockFailure(out.String()+errs.String(), exit.LastLine, time.Duration(r.Params.Wait)); err != nil {
 		return err
 	}
-	return &sdk.ExitError{Exit: exit, LastLine: errs.LastLine()}
+	return exit.Err()
 }
 
 // The last line of a package manager without its lock; the line that shows that it may not open the

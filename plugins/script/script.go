@@ -131,7 +131,7 @@ func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], path string) 
 	if exit.Signal != "" {
 		remove(ctx, r, path)
 	}
-	return &sdk.ExitError{Exit: exit, LastLine: stderr.LastLine()}
+	return &sdk.ExitError{Exit: exit}
 }
 
 // line runs the script and removes it in the same round trip.

@@ -6,23 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// Head is a writer that keeps the first bytes it gets, and the last line. The zero
-// value keeps 1 MiB. For one goroutine at a time.
+// Head is a writer that keeps the first bytes it gets. The zero value keeps 1 MiB. For one goroutine
+// at a time.
 type Head struct {
 	Limit int // 0: 1 MiB
 	kept  []byte
-	end   LastLine
 	lost  bool
 }
 
 // Write never fails.
 func (h *Head) Write(b []byte) (int, error) {
-	limit := h.Limit
-	limit = cmp.Or(limit, maxKept)
-	room := max(limit-len(h.kept), 0)
+	room := max(cmp.Or(h.Limit, maxKept)-len(h.kept), 0)
 	h.lost = h.lost || len(b) > room
 	h.kept = append(h.kept, b[:min(len(b), room)]...)
-	return h.end.Write(b)
+	return len(b), nil
 }
 
 // String returns the kept text, as valid UTF-8. Where something was dropped, it ends at white
@@ -37,9 +34,6 @@ func (h *Head) String() string {
 
 // Text is String without the newlines at its end, as $(…) has it.
 func (h *Head) Text() string { return strings.TrimRight(h.String(), "\r\n") }
-
-// LastLine is the last line of all that was written, in bounds.
-func (h *Head) LastLine() string { return h.end.String() }
 
 // Bytes returns the kept bytes.
 func (h *Head) Bytes() []byte { return h.kept }

@@ -33,8 +33,9 @@ type Command struct {
 
 // Exit is how a command ended.
 type Exit struct {
-	Code   int
-	Signal string // name without SIG, when a signal ended it
+	Code     int
+	Signal   string // name without SIG, when a signal ended it
+	LastLine string // of standard error, in bounds; may be empty
 }
 
 // Err is nil for exit code 0, and otherwise an [ExitError].
@@ -47,10 +48,7 @@ func (e Exit) Err() error {
 
 // ExitError is a command that did not succeed. It fails a step as one that may succeed when it is
 // tried again.
-type ExitError struct {
-	Exit
-	LastLine string // of its standard error; may be empty
-}
+type ExitError struct{ Exit }
 
 func (e *ExitError) Error() string {
 	text := fmt.Sprintf("exit status %d", e.Code)
@@ -143,6 +141,7 @@ type writeError struct{ err error }
 func (e *writeError) Error() string { return e.err.Error() }
 
 func receiveOutput(stream execStream, c Command) (Exit, error) {
+	var errs LastLine
 	for {
 		msg, err := stream.Receive()
 		if errors.Is(err, io.EOF) {
@@ -153,9 +152,10 @@ func receiveOutput(stream execStream, c Command) (Exit, error) {
 		}
 		if exit := msg.GetExit(); exit != nil {
 			_, _ = stream.Receive() // the end of the stream; without it, it would be reset
-			return Exit{Code: int(exit.GetCode()), Signal: exit.GetSignal()}, nil
+			return Exit{Code: int(exit.GetCode()), Signal: exit.GetSignal(), LastLine: errs.String()}, nil
 		}
 		chunk := msg.GetOutput()
+		_, _ = errs.Write(chunk.GetStderr())
 		if err := writeTo(c.Stdout, chunk.GetStdout()); err != nil {
 			return Exit{}, &writeError{err}
 		}
@@ -187,10 +187,7 @@ func (r *Result) Err() error {
 	if r.err != nil {
 		return r.err
 	}
-	if r.Code == 0 && r.Signal == "" {
-		return nil
-	}
-	return &ExitError{Exit: r.Exit, LastLine: lastLine(r.Stderr)}
+	return r.Exit.Err()
 }
 
 func lastLine(text string) string {
@@ -252,6 +249,7 @@ func (h *Host) Short(ctx context.Context, c Command) *Result {
 	if r.Truncated { // it does not name the stream
 		r.Stdout, r.Stderr = withoutLast(r.Stdout), withoutLast(r.Stderr)
 	}
+	r.LastLine = lastLine(r.Stderr)
 	return r
 }
 

@@ -124,7 +124,7 @@ func TestInputThatBreaksEndsTheCommand(t *testing.T) {
 	}
 }
 
-func TestHeadKeepsTheFirstBytesAndTheLastLine(t *testing.T) {
+func TestHeadKeepsTheFirstBytesAndLastLineTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		writes     []string
 		text, line string
@@ -139,14 +139,14 @@ func TestHeadKeepsTheFirstBytesAndTheLastLine(t *testing.T) {
 		"progress":    {[]string{"10%\r20%\r", "30%\rwhy"}, "10%\r", "why", 4, true},
 		"cut in rune": {[]string{"\xc3 é"}, "\uFFFD ", "\uFFFD é", 3, true},
 	} {
-		h := sdk.Head{Limit: tc.limit}
+		h, last := sdk.Head{Limit: tc.limit}, sdk.LastLine{}
 		for _, w := range tc.writes {
-			if n, err := h.Write([]byte(w)); n != len(w) || err != nil {
+			if n, err := io.MultiWriter(&h, &last).Write([]byte(w)); n != len(w) || err != nil {
 				t.Errorf("%s: wrote %d, %v", name, n, err)
 			}
 		}
-		if h.String() != tc.text || h.LastLine() != tc.line || h.Truncated() != tc.truncated {
-			t.Errorf("%s: got %q, %q, %v; want %q, %q, %v", name, h.String(), h.LastLine(), h.Truncated(), tc.text, tc.line, tc.truncated)
+		if h.String() != tc.text || last.String() != tc.line || h.Truncated() != tc.truncated {
+			t.Errorf("%s: got %q, %q, %v; want %q, %q, %v", name, h.String(), last.String(), h.Truncated(), tc.text, tc.line, tc.truncated)
 		}
 	}
 }

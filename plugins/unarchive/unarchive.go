@@ -9,6 +9,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -123,7 +124,7 @@ func run(ctx context.Context, r *runOf) error {
 	if r.Check || done && !a.Has("leftover") {
 		return nil
 	}
-	return unpack(ctx, r, fmt.Sprintf("%sdone=%t strip=%t owner=%s want=%s mark=%s\n%s", vars, done, p.Strip, sdk.Quote(p.Owner), digest, sdk.Quote(mark), doScript))
+	return unpack(ctx, r, done, fmt.Sprintf("%sdone=%t strip=%t owner=%s want=%s mark=%s\n%s", vars, done, p.Strip, sdk.Quote(p.Owner), digest, sdk.Quote(mark), doScript))
 }
 
 // refusal returns why the host cannot have the folder; "" where it can.
@@ -153,30 +154,26 @@ func digest(ctx context.Context, r *runOf) (string, error) {
 	return fmt.Sprintf("%x", sum.Sum(nil)), nil
 }
 
-// unpack runs the script with the archive as its input.
-func unpack(ctx context.Context, r *runOf, line string) error {
+// unpack runs the script with the archive as its input, which only leftovers to remove do not need.
+func unpack(ctx context.Context, r *runOf, done bool, line string) error {
 	p := r.Params
-	var errs sdk.Head
 	in, out := io.Pipe()
-	read := make(chan error, 1)
-	go func() {
+	var reading sync.WaitGroup
+	reading.Go(func() {
 		var err error
-		if p.Source != "" {
+		if p.Source != "" && !done {
 			_, err = r.Artifact(ctx, p.Source, 0, out)
 		}
 		_ = out.CloseWithError(err)
-		read <- err
-	}()
-	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, Stdin: in, Stderr: &errs})
+	})
+	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, Stdin: in})
 	_ = in.Close()
-	if failed := <-read; err == nil && exit.Code == 0 {
-		err = failed
+	reading.Wait()
+	if err == nil && exit.Code == refused {
+		return sdk.Failf("%s%s: the archive is refused: %s", p.Source, p.Archive, exit.LastLine).Effects(sdk.EffectsNone)
 	}
-	switch {
-	case err == nil && exit.Code == refused:
-		return sdk.Failf("%s%s: the archive is refused: %s", p.Source, p.Archive, errs.LastLine()).Effects(sdk.EffectsNone)
-	case err == nil && exit.Err() != nil:
-		err = &sdk.ExitError{Exit: exit, LastLine: errs.LastLine()}
+	if err == nil {
+		err = exit.Err()
 	}
 	if err != nil {
 		return fmt.Errorf("unpacking %s%s to %s: %w", p.Source, p.Archive, p.Path, err)

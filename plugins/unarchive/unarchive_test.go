@@ -225,3 +225,25 @@ func TestAnOwnerWhomTheHostDoesNotKnow(t *testing.T) {
 		}
 	}
 }
+
+// What a killed step left beside the folder goes with the next step, which sends no archive: the
+// script would end before it has read a large one, and the step fail. Control: the first step.
+func TestLeftoversGoWithoutTheArchive(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	archive := packed(t, tar.Header{Name: "a"})
+	kit := plugintest.New(t, Def()).Artifact("a.tar", archive)
+	host := kit.Host("r1").Local()
+	with := sdk.With{"source": "a.tar", "path": dir + "/app"}
+	for _, c := range []struct{ outcome, sent string }{{"changed", archive}, {"unchanged", ""}} {
+		got := kit.Run(with)
+		left, err := os.ReadDir(dir)
+		calls := host.Calls()
+		if sent := calls[len(calls)-1].Stdin; got.Outcome != c.outcome || sent != c.sent || len(calls)%2 != 0 || err != nil || len(left) != 1 {
+			t.Errorf("%s (%s) with an input of %d bytes; the folder above holds %v, %v", got.Outcome, got.Reason, len(sent), left, err)
+		}
+		if err := os.MkdirAll(dir+"/app.turnus-new/x", 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
