@@ -15,14 +15,6 @@ const (
 	exitRefused  = 73 // with the reason on stderr
 )
 
-const sumFunction = `sum() {
-  if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"
-  elif command -v shasum >/dev/null 2>&1; then shasum -a 256 <"$1"
-  elif command -v openssl >/dev/null 2>&1; then openssl dgst -r -sha256 <"$1"
-  else return 71; fi
-}
-`
-
 // enterFolder goes to the folder of $f, whose last part is then $t. From here on every name is
 // relative, so that a folder on the way that is renamed or replaced leads nowhere else. safe is set
 // where only root and this login can give names in the folder.
@@ -125,11 +117,11 @@ done
 // clear setuid.
 func finishScript(part, host string, put Put, check string, early bool) string {
 	var b strings.Builder
-	b.WriteString(sumFunction)
 	if put.Validate != "" {
 		b.WriteString(shell.Valid)
 	}
 	if check != "" {
+		b.WriteString(shell.Sum)
 		fmt.Fprintf(&b, "command -v sha256sum >/dev/null 2>&1 || command -v shasum >/dev/null 2>&1 || command -v openssl >/dev/null 2>&1 || exit %d\n", exitNoTool)
 	}
 	fmt.Fprintf(&b, "f=%s b=%s own=%s v=%s\n", quote(put.Path), quote(pathpkg.Base(part)), quote(put.Owner), quote(shell.ValidateCommand(put.Validate)))
@@ -160,7 +152,7 @@ func finishScript(part, host string, put Put, check string, early bool) string {
 		if early && put.Validate == "" {
 			b.WriteString("[ -n \"$safe\" ] || ")
 		}
-		fmt.Fprintf(&b, "{ s=$(sum \"./$b\") || refuse \"its hash cannot be computed\"\n[ \"${s%%%% *}\" = %s ] || { leave; exit 72; }; }\n", check)
+		fmt.Fprintf(&b, "{ s=$(sum <\"./$b\") || refuse \"its hash cannot be computed\"\n[ \"${s%%%% *}\" = %s ] || { leave; exit 72; }; }\n", check)
 	}
 	if put.Backup != "" {
 		fmt.Fprintf(&b, "if [ -f \"$up/$t\" ] && [ ! -L \"$up/$t\" ]; then old=\"$up/$t\"%s; [ -d \"$old\" ] && refuse \"$old is a directory\"\n"+
@@ -186,7 +178,7 @@ func removeScript(part, host string, put Put) string {
 // earlySumScript succeeds when the part has the hash. Of the tools it takes the fastest: openssl is
 // three times as fast as coreutils' sha256sum.
 func earlySumScript(part, check string) string {
-	return sumFunction + fmt.Sprintf("p=%s\ns=$(openssl dgst -r -sha256 <\"$p\" 2>/dev/null) || s=$(sum \"$p\") || exit %d\n[ \"${s%%%% *}\" = %s ] || exit %d\n",
+	return shell.Sum + fmt.Sprintf("p=%s\ns=$(openssl dgst -r -sha256 <\"$p\" 2>/dev/null) || s=$(sum <\"$p\") || exit %d\n[ \"${s%%%% *}\" = %s ] || exit %d\n",
 		quote(part), exitNoTool, check, exitMismatch)
 }
 

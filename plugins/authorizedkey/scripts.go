@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // account is the user as the host has it.
@@ -83,10 +84,8 @@ fi'
 
 // writeLines replace the file, as the user, by standard input, if it still has the hash $old (""
 // for no file). A signal at any moment leaves no other file.
-const writeLines = `fail() { echo "$1" >&2; exit 1; }
+const writeLines = shell.Sum + `fail() { echo "$1" >&2; exit 1; }
 leave() { trap '' HUP INT TERM PIPE; rm -f "./.ssh/$w"; }
-sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; elif command -v shasum >/dev/null 2>&1; then shasum -a 256; else openssl dgst -sha256 -r; fi; }
-is() { s=$(sum <"$2") && [ "${s%% *}" = "$1" ]; }
 still() { if [ "$old" ]; then [ -f .ssh/authorized_keys ] && is "$old" .ssh/authorized_keys; else [ ! -e .ssh/authorized_keys ]; fi || fail "another writer changed the keys since they were read: nothing was written; run the step again"; }
 umask 077
 cd -P -- "$home" || fail "the home directory cannot be entered"

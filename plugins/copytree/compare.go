@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 const (
@@ -75,23 +77,10 @@ func read(lines iter.Seq[[]byte]) *tree {
 
 // modeOf reads permission bits, as octal text or as -rwsr-xr-t.
 func modeOf(text string) uint32 {
-	if octal := bits(text); octal != 0 || len(text) < 10 {
-		return octal
+	if mode, ok := shell.Mode(text); ok {
+		return mode
 	}
-	var mode uint32
-	for i, c := range text[1:10] {
-		bit, special := uint32(1)<<(8-i), uint32(0o4000)>>(i/3)
-		switch c {
-		case '-':
-		case 's', 't':
-			mode |= bit | special
-		case 'S', 'T':
-			mode |= special
-		default:
-			mode |= bit
-		}
-	}
-	return mode
+	return bits(text)
 }
 
 // paths are the names of the files and of the folders that they need, folders before what is in
@@ -197,8 +186,7 @@ func (t *todo) file(p Params, f wanted, e *entry, now *tree) {
 		fresh = newExecutable
 	}
 	mode = cmp.Or(mode, fresh)
-	owner := p.Owner
-	owner = cmp.Or(owner, "-")
+	owner := cmp.Or(p.Owner, "-")
 	if e != nil && e.kind == 'f' && !strings.Contains(p.Owner, ":") { // a file made again would get the login's
 		owner = cmp.Or(p.Owner, e.uid) + ":" + e.gid
 	}

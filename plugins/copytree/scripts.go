@@ -5,11 +5,7 @@ import "github.com/turnus/turnus/plugins/sdk/shell"
 // lookScript prints what is at the names of its standard input, with mode, owner and hash, and with
 // $delete what else is there. Not every host has stat, and ls may change letters of a name: then it
 // is asked for one name at a time.
-const lookScript = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + `if [ "$u" ]; then
-  case $u in *[!0-9]*) u=$(id -u -- "$u" 2>/dev/null) ;; esac
-  case $g in *[!0-9]*) g=$({ getent group "$g" 2>/dev/null || grep "^$g:" /etc/group; } | cut -d: -f3 | head -n 1); [ "$g" ] || u= ;; esac
-  if [ "$u" ]; then echo "uid $u"; echo "gid $g"; else echo stranger; fi
-fi
+const lookScript = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + shell.IDs + `if ids "$o"; then echo "uid $uid"; echo "gid $gid"; else echo stranger; fi
 if [ -d "$p" ]; then echo "root d"; elif [ -e "$p" ] || [ -L "$p" ]; then echo "root o"; exit 0; elif hidden "$p"; then exit 1; else exit 0; fi
 cd -- "$p" || exit 1
 [ ! -d ./.turnus-copy ] || echo leftover

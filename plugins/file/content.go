@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -93,7 +92,7 @@ func put(ctx context.Context, h *sdk.Host, f sdk.PutFile, w wanted) error {
 	if w.artifact != "" {
 		_, err = h.PutArtifact(ctx, f, w.artifact)
 	} else {
-		_, err = h.Put(ctx, f, io.Reader(bytes.NewReader(w.bytes)))
+		_, err = h.Put(ctx, f, bytes.NewReader(w.bytes))
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", f.Path, err)

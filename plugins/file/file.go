@@ -5,9 +5,7 @@ package file
 import (
 	"context"
 	"path"
-	"regexp"
 	"strconv"
-	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -152,5 +150,3 @@ func run(ctx context.Context, r *runOf) error {
 	}
 	return regular(ctx, r, now)
 }
-
-var digest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })

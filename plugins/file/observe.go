@@ -3,7 +3,9 @@ package file
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/shell"
@@ -26,23 +28,18 @@ type entry struct {
 
 // script prints facts a line each; the target comes last, as it may hold newlines. It keeps to
 // POSIX, since routers have no stat: ls has the mode, the owner and the size.
-const script = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + `if [ -L "$p" ]; then k=link; elif [ -d "$p" ]; then k=directory; elif [ -f "$p" ]; then k=file; elif [ -e "$p" ]; then k=other
+const script = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + shell.IDs + shell.Sum + `if [ -L "$p" ]; then k=link; elif [ -d "$p" ]; then k=directory; elif [ -f "$p" ]; then k=file; elif [ -e "$p" ]; then k=other
 elif hidden "$p"; then exit 1; else k=absent; fi
 echo "kind $k"
 echo "self $(id -u):$(id -g)"
 [ -d "${p%/*}/" ] || echo nofolder
-u=${o%%:*} g=${o#"$u"} g=${g#:}
-case $u in *[!0-9]*) id -u "$u" >/dev/null 2>&1 || echo stranger ;; esac
-case $g in *[!0-9]*) { getent group "$g" || grep "^$g:" /etc/group; } >/dev/null 2>&1 || echo stranger ;; esac
+ids "$o" || echo stranger
 [ $k = absent ] && exit 0
 l=$(ls -ld "$p"); n=$(ls -lnd "$p"); end='
 '
 echo "long ${l%%"$end"*}"
 echo "numbers ${n%%"$end"*}"
-if [ $k = file ]; then
-  if command -v sha256sum >/dev/null 2>&1; then s=$(sha256sum <"$p"); elif command -v shasum >/dev/null 2>&1; then s=$(shasum -a 256 <"$p"); else s=$(openssl dgst -sha256 -r <"$p"); fi
-  echo "sha256 $s"
-fi
+if [ $k = file ]; then echo "sha256 $(sum <"$p")"; fi
 if [ $k = link ]; then printf 'target '; readlink "$p"; fi
 exit 0
 `
@@ -58,6 +55,8 @@ func observe(ctx context.Context, h *sdk.Host, path, owner string) (entry, error
 	}
 	return e, nil
 }
+
+var digest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
 
 func parse(text string) (entry, error) {
 	var e entry
@@ -79,9 +78,9 @@ func parse(text string) (entry, error) {
 		case key == "sha256" && len(fields) > 0 && digest().MatchString(fields[0]):
 			e.sha256 = fields[0]
 		case key == "long" && len(fields) > 4:
-			var err error
-			if e.mode, err = parseMode(fields[0]); err != nil {
-				return e, err
+			var ok bool
+			if e.mode, ok = shell.Mode(fields[0]); !ok {
+				return e, fmt.Errorf("unexpected mode %q", fields[0])
 			}
 			e.owner = fields[2] + ":" + fields[3]
 			_, _ = fmt.Sscan(fields[4], &e.size) // a device has numbers here; its size stays 0
@@ -93,28 +92,6 @@ func parse(text string) (entry, error) {
 		return e, fmt.Errorf("unexpected answer of the host: %.200q", text)
 	}
 	return e, nil
-}
-
-// parseMode reads -rwsr-xr-t, with or without a mark of access lists at its end.
-func parseMode(text string) (uint32, error) {
-	if len(text) < 10 {
-		return 0, fmt.Errorf("unexpected mode %q", text)
-	}
-	var mode uint32
-	for i, c := range text[1:10] {
-		bit := uint32(1) << (8 - i)
-		special := uint32(0o4000) >> (i / 3) // setuid, setgid, sticky
-		switch c {
-		case '-':
-		case 's', 't':
-			mode |= bit | special
-		case 'S', 'T':
-			mode |= special
-		default:
-			mode |= bit
-		}
-	}
-	return mode, nil
 }
 
 // owned reports whether the entry has the owner, given as user or user:group in names or numbers.

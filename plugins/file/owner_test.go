@@ -30,17 +30,6 @@ func TestFactsAreParsed(t *testing.T) {
 	}
 }
 
-func TestModes(t *testing.T) {
-	for text, want := range map[string]uint32{
-		"-rw-r--r--": 0o644, "drwxr-xr-x": 0o755, "-rwsr-xr-x": 0o4755, "-rwSr--r--": 0o4644,
-		"drwxrwsr-x": 0o2775, "drwxrwxrwt": 0o1777, "drwxrwxrwT": 0o1776, "-rwxr-x---+": 0o750, "----------.": 0,
-	} {
-		if got, err := parseMode(text); err != nil || got != want {
-			t.Errorf("%s: got %04o, %v; want %04o", text, got, err, want)
-		}
-	}
-}
-
 // A file that is written beside and renamed would belong to the login.
 func TestOwnerIsInherited(t *testing.T) {
 	for name, tc := range map[string]struct{ kind, numbers, self, owner, want string }{

@@ -82,7 +82,7 @@ func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(tex
 // this one, which is removed whole. A signal ends the script at any moment: leave ignores a second
 // one, and so do its programs, so the folder goes. A worker that was killed reads no output: PIPE
 // comes as soon as the shell reports that a program was terminated.
-const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Valid + `t=${p##*/} up=. inner=
+const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Sum + shell.Valid + `t=${p##*/} up=. inner=
 leave() {
   trap '' HUP INT TERM PIPE
   [ $up = . ] || rm -f ./x
@@ -91,8 +91,6 @@ leave() {
   rmdir "./$w" 2>/dev/null
 }
 fail() { echo "$1" >&2; exit 1; }
-sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; elif command -v shasum >/dev/null 2>&1; then shasum -a 256; else openssl dgst -sha256 -r; fi; }
-is() { s=$(sum <"$2") && [ "${s%% *}" = "$1" ]; }
 owner() { set -- $(ls -ldn "$1"); echo "$1 $3 $4"; }
 moved() { for f in -fT -fh; do mv $f ./x "../$t" 2>/dev/null && return; done; [ ! -d "../$t" ] && mv -f ./x "../$t"; }
 checked() {

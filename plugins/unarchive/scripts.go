@@ -1,22 +1,20 @@
 package unarchive
 
+import "github.com/turnus/turnus/plugins/sdk/shell"
+
 // refused is the exit code of doScript for an archive that must not be unpacked.
 const refused = 65
 
-const sumScript = `LC_ALL=C; export LC_ALL
-n=$p.turnus-new o=$p.turnus-old
-sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"; else shasum -a 256 <"$1"; fi; }
-`
+const headScript = "LC_ALL=C; export LC_ALL\n" + shell.Sum + "n=$p.turnus-new o=$p.turnus-old\n"
 
 // askScript prints what is at the path, and of which archive, and "stranger" if the host does not
 // know the owner. A login that is root works beside the path by names: open is a folder above it in
 // which others could exchange them. The owner of the folder may exchange the mark for another file,
 // so only a digest is shown of it.
-const askScript = sumScript + `case $u in *[!0-9]*) id -u "$u" >/dev/null 2>&1 || echo stranger ;; esac
-case $g in *[!0-9]*) { getent group "$g" || grep "^$g:" /etc/group; } >/dev/null 2>&1 || echo stranger ;; esac
+const askScript = headScript + shell.IDs + `ids "$owner" || echo stranger
 if [ "$a" ]; then
   [ -f "$a" ] || { echo noarchive; exit 0; }
-  s=$(sum "$a") && echo "sum $s" || exit 1
+  s=$(sum <"$a") && echo "sum $s" || exit 1
 fi
 d=$p
 while [ "$(id -u)" = 0 ] && [ "$d" ]; do
@@ -48,7 +46,7 @@ exit 0
 // they lie: no list shows exactly what they are. A name with a line break could pretend to be a
 // link in the list of ls. A signal ends the script at any moment: leave ignores a second one, and
 // so do its programs. Then the old folder is at its place, or the new one is whole.
-const doScript = sumScript + `umask 022
+const doScript = headScript + `umask 022
 refuse() { echo "$1" >&2; exit 65; }
 fail() { echo "$1" >&2; exit 1; }
 back=
@@ -67,7 +65,7 @@ if [ -z "$a" ]; then
   a=$n/archive
   cat >"$a" || fail "the archive did not arrive whole: the disk may be full: see df -h on the host"
 fi
-s=$(sum "$a") && [ "${s%% *}" = "$want" ] || fail "the archive did not arrive whole, or another process changed it"
+is "$want" "$a" || fail "the archive did not arrive whole, or another process changed it"
 case $t in
 zip) unzip -l "$a" >"$n/list" && sed 1,3d "$n/list" | sed 's/^ *[0-9]* *[0-9-]* *[0-9:]* *//' >"$n/names" ;;
 tgz) gzip -dc <"$a" >/dev/null && gzip -dc <"$a" | tar -tf - >"$n/names" ;;

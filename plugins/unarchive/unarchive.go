@@ -91,9 +91,8 @@ func run(ctx context.Context, r *runOf) error {
 	if err != nil {
 		return err
 	}
-	vars := fmt.Sprintf("p=%s a=%s t=%s\n", sdk.Quote(p.Path), sdk.Quote(p.Archive), format(p.Source+p.Archive))
-	user, group, _ := strings.Cut(p.Owner, ":")
-	result := r.Host().Query(ctx, fmt.Sprintf("u=%s g=%s %s", sdk.Quote(user), sdk.Quote(group), vars+askScript))
+	vars := fmt.Sprintf("p=%s a=%s t=%s owner=%s\n", sdk.Quote(p.Path), sdk.Quote(p.Archive), format(p.Source+p.Archive), sdk.Quote(p.Owner))
+	result := r.Host().Query(ctx, vars+askScript)
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("inspect %s: %w", p.Path, err)
 	}
@@ -124,7 +123,7 @@ func run(ctx context.Context, r *runOf) error {
 	if r.Check || done && !a.Has("leftover") {
 		return nil
 	}
-	return unpack(ctx, r, done, fmt.Sprintf("%sdone=%t strip=%t owner=%s want=%s mark=%s\n%s", vars, done, p.Strip, sdk.Quote(p.Owner), digest, sdk.Quote(mark), doScript))
+	return unpack(ctx, r, done, fmt.Sprintf("%sdone=%t strip=%t want=%s mark=%s\n%s", vars, done, p.Strip, digest, sdk.Quote(mark), doScript))
 }
 
 // refusal returns why the host cannot have the folder; "" where it can.

@@ -100,6 +100,31 @@ const Hidden = `hidden() {
 }
 `
 
+// IDs is a script that defines the function ids: it sets uid and gid to the numbers of an owner,
+// USER or USER:GROUP, and gid to "" where no group is given. It fails if the host does not know the
+// user or the group. busybox has no getent.
+const IDs = `ids() {
+  uid=${1%%:*} gid=${1#"${1%%:*}"} gid=${gid#:}
+  case $uid in *[!0-9]*) uid=$(id -u -- "$uid" 2>/dev/null) || return ;; esac
+  case $gid in *[!0-9]*) ;; *) return 0 ;; esac
+  if line=$(getent group "$gid" 2>/dev/null); then line=${line#*:*:} gid=${line%%:*}; return; fi
+  while IFS=: read -r name x number x || [ "$name" ]; do
+    [ "$name" != "$gid" ] || { gid=$number; return; }
+  done </etc/group
+  false
+}
+`
+
+// Sum is a script that defines two functions: sum prints the SHA-256 of its standard input, as the
+// first word of a line, and is succeeds if a file has a hash: is HASH FILE.
+const Sum = `sum() {
+  if command -v sha256sum >/dev/null 2>&1; then sha256sum
+  elif command -v shasum >/dev/null 2>&1; then shasum -a 256
+  else openssl dgst -sha256 -r; fi
+}
+is() { s=$(sum <"$2") && [ "${s%% *}" = "$1" ]; }
+`
+
 // Valid is a script that defines the function valid. It runs the command $v, as [ValidateCommand]
 // makes it, on a file of the working directory. If the command refuses the file, valid fails and
 // sets $why. Without a command it succeeds.
@@ -117,4 +142,26 @@ const Valid = `valid() {
 // have quotes around it.
 func ValidateCommand(command string) string {
 	return strings.NewReplacer("'%s'", `"$f"`, `"%s"`, `"$f"`, "%s", `"$f"`).Replace(command)
+}
+
+// Mode reads the permission bits of an entry as ls prints them, such as -rwsr-xr-t. What follows
+// them, as the mark of an access list, is no part of them.
+func Mode(text string) (mode uint32, ok bool) {
+	if len(text) < 10 {
+		return 0, false
+	}
+	for i, c := range text[1:10] {
+		bit := uint32(1) << (8 - i)
+		special := uint32(0o4000) >> (i / 3) // setuid, setgid, sticky
+		switch c {
+		case '-':
+		case 's', 't':
+			mode |= bit | special
+		case 'S', 'T':
+			mode |= special
+		default:
+			mode |= bit
+		}
+	}
+	return mode, true
 }

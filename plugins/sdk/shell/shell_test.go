@@ -152,3 +152,53 @@ func TestHidden(t *testing.T) {
 		}
 	}
 }
+
+func TestMode(t *testing.T) {
+	for text, want := range map[string]uint32{
+		"-rw-r--r--": 0o644, "drwxr-xr-x": 0o755, "-rwsr-xr-x": 0o4755, "-rwSr--r--": 0o4644,
+		"drwxrwsr-x": 0o2775, "drwxrwxrwt": 0o1777, "drwxrwxrwT": 0o1776, "-rwxr-x---+": 0o750, "----------.": 0,
+	} {
+		if got, ok := Mode(text); !ok || got != want {
+			t.Errorf("%s: got %04o, %v; want %04o", text, got, ok, want)
+		}
+	}
+	if got, ok := Mode("0644"); ok {
+		t.Errorf("0644: got %04o", got)
+	}
+}
+
+// A name means itself: as a pattern, www.data would also mean the group www-data. A group that only
+// getent knows, of a directory service, may have another spelling there.
+func TestIDs(t *testing.T) {
+	groups := filepath.Join(t.TempDir(), "group")
+	if err := os.WriteFile(groups, []byte("root:x:0:\nwww-data:x:33:anna\nlast:x:7:"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := "getent() { [ \"$2\" = staff ] && echo 'Staff:*:900:anna,bob'; }\n" + strings.ReplaceAll(IDs, "/etc/group", groups)
+	for _, sh := range shells(t) {
+		for owner, want := range map[string]string{
+			"root": "0:", "root:root": "0:0", "0:www-data": "0:33", "0:last": "0:7", "0:staff": "0:900", "7:8": "7:8", "": ":",
+			"nosuch-user": "fails", "nosuch-user:root": "fails", "0:nosuch": "fails", "0:www.data": "fails", "0:roo": "fails",
+		} {
+			got, err := run(t, sh, script+"if ids '"+owner+"'; then echo \"$uid:$gid\"; else echo fails; fi")
+			if err != nil || got != want {
+				t.Errorf("%s: ids %s: %v, %q; expected %q", sh[len(sh)-1], owner, err, got, want)
+			}
+		}
+	}
+}
+
+func TestSum(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a b")
+	if err := os.WriteFile(file, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+	for _, sh := range shells(t) {
+		for hash, want := range map[string]string{abc: "yes", "": "no", abc[1:]: "no"} {
+			if got, err := run(t, sh, Sum+"if is '"+hash+"' '"+file+"'; then echo yes; else echo no; fi"); err != nil || got != want {
+				t.Errorf("%s, %q: %v, %q; expected %s", sh[len(sh)-1], hash, err, got, want)
+			}
+		}
+	}
+}
