@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk"
 )
 
 // edit returns the content as it should be.
@@ -28,63 +30,22 @@ func edit(p Params, content string) (string, error) {
 		lines[i] = p.Line + lines[i][len(bare(lines[i])):]
 		return strings.Join(lines, ""), nil
 	}
-	at, err := place(p, lines)
-	if err != nil {
-		return "", err
-	}
-	end := "\n"
-	if len(lines) > 0 && strings.HasSuffix(lines[0], "\r\n") {
-		end = "\r\n"
-	}
-	if at > 0 && !strings.HasSuffix(lines[at-1], "\n") {
-		lines[at-1] += end
-	}
-	return strings.Join(slices.Insert(lines, at, p.Line+end), ""), nil
+	return sdk.InsertText(content, p.After, p.Before, p.Line+sdk.LineEnd(content))
 }
 
-// matching is the indexes of the lines that are meant.
+// matching returns the indexes of the lines that match, or that are the line.
 func matching(p Params, lines []string) ([]int, error) {
+	is := func(line string) bool { return line == p.Line }
 	if p.Match != "" {
-		return where(p.Match, lines)
-	}
-	var found []int
-	for i, l := range lines {
-		if bare(l) == p.Line {
-			found = append(found, i)
+		re, err := regexp.Compile(p.Match)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return found, nil
-}
-
-// place is the index that a new line gets.
-func place(p Params, lines []string) (int, error) {
-	name, expression, offset := "after", p.After, 1
-	if p.Before != "" {
-		name, expression, offset = "before", p.Before, 0
-	}
-	if expression == "" {
-		return len(lines), nil
-	}
-	found, err := where(expression, lines)
-	switch {
-	case err != nil:
-		return 0, err
-	case len(found) == 0:
-		return 0, fmt.Errorf("%s: no line matches %q, expected one", name, expression)
-	case len(found) > 1:
-		return 0, fmt.Errorf("%s: %d lines match %q, expected one: lines %s", name, len(found), expression, numbers(found))
-	}
-	return found[0] + offset, nil
-}
-
-func where(expression string, lines []string) ([]int, error) {
-	re, err := regexp.Compile(expression)
-	if err != nil {
-		return nil, err
+		is = re.MatchString
 	}
 	var found []int
 	for i, l := range lines {
-		if re.MatchString(bare(l)) {
+		if is(bare(l)) {
 			found = append(found, i)
 		}
 	}
@@ -93,7 +54,7 @@ func where(expression string, lines []string) ([]int, error) {
 
 // bare is a line without its end.
 func bare(line string) string {
-	return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+	return strings.TrimRight(line, "\r\n")
 }
 
 // numbers is the first lines of a list as a person counts them.

@@ -35,7 +35,7 @@ func TestEdit(t *testing.T) {
 		"before":                           {Params{Line: "b", Before: "^c$"}, "a\nc\n", "a\nb\nc\n"},
 		"before the first":                 {Params{Line: "b", Before: "a"}, "a\n", "b\na\n"},
 		"an anchor that is missing":        {Params{Line: "b", After: "^x"}, "a\n", "error: after: no line matches \"^x\", expected one"},
-		"an anchor twice":                  {Params{Line: "b", Before: "^a"}, "a\na\n", "error: before: 2 lines match"},
+		"an anchor twice":                  {Params{Line: "b", Before: "^a"}, "a\na\n", "error: before: several lines match"},
 		"the anchor counts for new lines":  {Params{Line: "b", After: "^x"}, "b\n", "b\n"},
 		"a match stays where it is":        {Params{Line: "p 2", Match: "^p ", After: "^a"}, "p 1\na\n", "p 2\na\n"},
 		"CRLF is kept":                     {Params{Line: "p 2", Match: "^p "}, "a\r\np 1\r\n", "a\r\np 2\r\n"},

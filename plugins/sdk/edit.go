@@ -1,10 +1,13 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk/shell"
@@ -186,4 +189,57 @@ func (r *Run[P, S]) EditText(ctx context.Context, e TextEdit) error {
 		return nil
 	}
 	return r.Host().replaceText(ctx, was, content, mode, e.Validate)
+}
+
+// LineEnd is the line end of a text by its first line: "\r\n", or "\n".
+func LineEnd(text string) string {
+	if first, _, _ := strings.Cut(text, "\n"); strings.HasSuffix(first, "\r") {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+// InsertText returns the text with added lines: after the one line that the RE2 expression after
+// matches, before the one that before matches, or at the end if both are "". It is an error if no
+// line matches, or several do.
+func InsertText(text, after, before, added string) (string, error) {
+	lines := slices.Collect(strings.Lines(text))
+	at, err := place(lines, after, before)
+	if err != nil {
+		return "", err
+	}
+	if at > 0 && !strings.HasSuffix(lines[at-1], "\n") {
+		lines[at-1] += LineEnd(text)
+	}
+	return strings.Join(slices.Insert(lines, at, added), ""), nil
+}
+
+// place returns the index of the line before which new lines go.
+func place(lines []string, after, before string) (int, error) {
+	if after == "" && before == "" {
+		return len(lines), nil
+	}
+	name, offset := "after", 1
+	if before != "" {
+		name, offset = "before", 0
+	}
+	expression := cmp.Or(before, after)
+	re, err := regexp.Compile(expression)
+	if err != nil {
+		return 0, fmt.Errorf("%s: not an RE2 expression: %w", name, err)
+	}
+	at := -1
+	for i, l := range lines {
+		switch {
+		case !re.MatchString(strings.TrimRight(l, "\r\n")):
+		case at >= 0:
+			return 0, fmt.Errorf("%s: several lines match %q, expected one: lines %d and %d", name, expression, at+1, i+1)
+		default:
+			at = i
+		}
+	}
+	if at < 0 {
+		return 0, fmt.Errorf("%s: no line matches %q, expected one", name, expression)
+	}
+	return at + offset, nil
 }

@@ -282,3 +282,26 @@ func TestReplaceTextLeavesNothingAfterASignal(t *testing.T) {
 		}
 	}
 }
+
+func TestInsertText(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, after, before, want string }{
+		"at the end":       {"a\n", "", "", "a\nx\n"},
+		"an empty text":    {"", "", "", "x\n"},
+		"no line end":      {"a\r\nb", "b", "", "a\r\nb\r\nx\n"},
+		"after":            {"a\nb\n", "^a$", "", "a\nx\nb\n"},
+		"before":           {"a\nb\n", "", "^b$", "a\nx\nb\n"},
+		"before the first": {"a\n", "", "a", "x\na\n"},
+		"none":             {"a\n", "", "c", "error: before: no line matches \"c\", expected one"},
+		"several":          {"a\nb\na\n", "a", "", "error: after: several lines match \"a\", expected one: lines 1 and 3"},
+		"no expression":    {"a\n", "(", "", "error: after: not an RE2 expression: error parsing regexp: missing closing ): `(`"},
+	} {
+		got, err := sdk.InsertText(c.text, c.after, c.before, "x\n")
+		if err != nil {
+			got = "error: " + err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, expected %q", name, got, c.want)
+		}
+	}
+}
