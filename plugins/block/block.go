@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,9 +30,7 @@ type Params struct {
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad sdk.Problems
-	if path.Clean(p.Path) != p.Path || p.Path == "/" {
-		bad.Add("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
-	}
+	bad.Path("/path", p.Path)
 	for pointer, text := range map[string]string{"/after": p.After, "/before": p.Before} {
 		if _, err := regexp.Compile(text); err != nil {
 			bad.Add(pointer, "not an RE2 expression: %w", err)

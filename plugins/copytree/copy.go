@@ -29,9 +29,7 @@ type Params struct {
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad sdk.Problems
-	if clean := path.Clean(p.Path); clean != p.Path || clean == "/" {
-		bad.Add("/path", "expected a path below / without . and .. and a slash at its end")
-	}
+	bad.Path("/path", p.Path)
 	if clean := path.Clean(p.Source); path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../") {
 		bad.Add("/source", "expected a folder below that of the playbook")
 	}

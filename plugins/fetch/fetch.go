@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -28,24 +27,13 @@ func (p *Params) Validate() error {
 		return errors.New("expected one of path and paths")
 	}
 	var bad sdk.Problems
-	for i, name := range p.Paths {
-		if err := checkPath(name); err != nil {
-			bad.Add(fmt.Sprintf("/paths/%d", i), "%w", err)
-		}
-	}
 	if p.Path != "" {
-		if err := checkPath(p.Path); err != nil {
-			bad.Add("/path", "%w", err)
-		}
+		bad.Path("/path", p.Path)
+	}
+	for i, name := range p.Paths {
+		bad.Path(fmt.Sprintf("/paths/%d", i), name)
 	}
 	return bad.Err()
-}
-
-func checkPath(name string) error {
-	if !path.IsAbs(name) || path.Clean(name) != name || name == "/" {
-		return fmt.Errorf("expected an absolute path of a file, without . and .. in it; found %q", name)
-	}
-	return nil
 }
 
 // Outputs of a fetch.

@@ -29,7 +29,7 @@ func TestFetch(t *testing.T) {
 		"all missing":        {sdk.With{"path": "/none", "optional": true}, "skipped", "none of the files exists", nil},
 		"too large":          {sdk.With{"path": "/var/big", "max_size": "100k"}, "failed", "/var/big is larger than max_size (100000 bytes)", nil},
 		"exactly the size":   {sdk.With{"path": "/etc/a", "max_size": 1}, "unchanged", "", map[string]string{"etc/a": "A"}},
-		"out of the folder":  {sdk.With{"path": "/etc/../a"}, "failed", `invalid parameters: with.path: expected an absolute path of a file, without . and .. in it; found "/etc/../a"`, nil},
+		"out of the folder":  {sdk.With{"path": "/etc/../a"}, "failed", `invalid parameters: with.path: expected an absolute path without . and .. and a slash at its end; found "/etc/../a"`, nil},
 		"neither parameter":  {sdk.With{}, "failed", "invalid parameters: expected one of path and paths", nil},
 		"a size of nonsense": {sdk.With{"path": "/a", "max_size": "ten"}, "failed", `invalid parameters: with.max_size: expected a size such as "10MiB" or a number of bytes, found "ten"`, nil},
 	} {

@@ -3,7 +3,7 @@ package file
 import (
 	"context"
 	"fmt"
-	pathpkg "path"
+	"path"
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -193,7 +193,7 @@ func absent(ctx context.Context, r *runOf, now entry) error {
 	r.ShowDiff(p.Path, []byte(now.kind+"\n"), nil)
 	line := scripted(absentScript, "p", p.Path, "r", remove)
 	if p.Backup != "" && now.kind == "file" {
-		line = scripted(keepScript, "p", p.Path, "b", pathpkg.Base(p.Path)+p.Backup)
+		line = scripted(keepScript, "p", p.Path, "b", path.Base(p.Path)+p.Backup)
 		r.Output("backup", p.Path+p.Backup)
 	}
 	return change(ctx, r, line)

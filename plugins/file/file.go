@@ -4,7 +4,6 @@ package file
 
 import (
 	"context"
-	"path"
 	"strconv"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -29,9 +28,7 @@ type Params struct {
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad sdk.Problems
-	if clean := path.Clean(p.Path); clean != p.Path || clean == "/" {
-		bad.Add("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
-	}
+	bad.Path("/path", p.Path)
 	sources := 0
 	for _, given := range []bool{p.Content != nil, p.Template != "", p.Source != ""} {
 		if given {

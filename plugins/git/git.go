@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"path"
 	"regexp"
 	"strings"
 	"sync"
@@ -29,9 +28,7 @@ var commit = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad sdk.Problems
-	if clean := path.Clean(p.Path); clean != p.Path || clean == "/" {
-		bad.Add("/path", "expected a path below / without . and .. and a slash at its end")
-	}
+	bad.Path("/path", p.Path)
 	if strings.Contains(p.Version, "..") || strings.HasSuffix(p.Version, "/") {
 		bad.Add("/version", "expected a branch, a tag or a commit")
 	}

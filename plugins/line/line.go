@@ -3,7 +3,6 @@ package line
 
 import (
 	"context"
-	"path"
 	"regexp"
 	"sync"
 
@@ -25,9 +24,7 @@ type Params struct {
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad sdk.Problems
-	if path.Clean(p.Path) != p.Path || p.Path == "/" {
-		bad.Add("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
-	}
+	bad.Path("/path", p.Path)
 	if newline().MatchString(p.Line) {
 		bad.Add("/line", "expected one line; use the job type block for several")
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,6 +48,13 @@ type Problems []error
 // Add adds the error of one parameter; "" as pointer is for all parameters together.
 func (p *Problems) Add(pointer, format string, args ...any) {
 	*p = append(*p, &ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
+}
+
+// Path adds an error unless the path is absolute, the shortest of its place, and not the root.
+func (p *Problems) Path(pointer, found string) {
+	if !path.IsAbs(found) || path.Clean(found) != found || found == "/" {
+		p.Add(pointer, "expected an absolute path without . and .. and a slash at its end; found %q", found)
+	}
 }
 
 // Err joins the errors. It returns nil without any.

@@ -273,3 +273,13 @@ func FuzzParams(f *testing.F) {
 		}
 	})
 }
+
+func TestProblemsOfAPath(t *testing.T) {
+	t.Parallel()
+	for path, ok := range map[string]bool{"/a": true, "/a b/..c": true, "": false, "a": false, "/": false, "/a/": false, "/a/../b": false, "//a": false, "/a/.": false} {
+		var bad sdk.Problems
+		if bad.Path("/path", path); (bad.Err() == nil) != ok {
+			t.Errorf("%q: %v", path, bad.Err())
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"path"
 	"strings"
 	"sync"
 
@@ -26,9 +25,7 @@ type Params struct {
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad sdk.Problems
-	if clean := path.Clean(p.Path); clean != p.Path || clean == "/" {
-		bad.Add("/path", "expected a path below / without . and .. and a slash at its end")
-	}
+	bad.Path("/path", p.Path)
 	switch {
 	case (p.Source == "") == (p.Archive == ""):
 		bad.Add("", "expected one of source and archive")
