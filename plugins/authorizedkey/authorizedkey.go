@@ -129,12 +129,7 @@ func safe(p Params, now account, content string) error {
 		}
 		return nil
 	}
-	for _, b := range before {
-		if slices.Contains(after, b) {
-			return nil
-		}
-	}
-	if len(before) > 0 {
+	if len(before) > 0 && !slices.ContainsFunc(before, func(b string) bool { return slices.Contains(after, b) }) {
 		return errors.New("the step would remove all keys of its own login: keep the key that Turnus logs in with in the list")
 	}
 	return nil

@@ -131,7 +131,8 @@ func guarded(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now account, 
 	dead := now.guard(r, "k"+strings.ToLower(rand.Text()))
 	stage := "u=" + sdk.Quote(r.Params.User) + "\n" + asScript +
 		"cat >\"$ID/new\" && as 'cd -P -- \"$home\" && { [ ! -e .ssh/authorized_keys ] || cat .ssh/authorized_keys; }' >\"$ID/old\" || giveup 'the old keys cannot be kept'\n"
-	script := dead.Prelude() + dead.Take() + stage + dead.Start() + dead.Held() + "( " + writeScript(r.Params.User, now, content) + ") <./new || { e=$?; mv armed confirmed; " + strings.TrimSpace(dead.Release()) + "; exit $e; }\necho written\n"
+	write := "( " + writeScript(r.Params.User, now, content) + ") <./new || { e=$?; mv armed confirmed; " + strings.TrimSpace(dead.Release()) + "; exit $e; }\n"
+	script := dead.Prelude() + dead.Take() + stage + dead.Start() + dead.Held() + write + "echo written\n"
 	result := r.Host().Short(ctx, sdk.Command{Run: script, Stdin: strings.NewReader(content)})
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("writing the keys of %s: %w", r.Params.User, err)

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -49,6 +50,11 @@ func (p *Params) number() string {
 	return strconv.Itoa(*p.UID)
 }
 
+// by is the words for the tool that the host has.
+func (a account) by(shadow, busybox string) string {
+	return map[string]string{"shadow": shadow, "busybox": busybox}[a.tool]
+}
+
 // missing is the groups that the step needs and the host does not have.
 func (a account) missing(p Params) []string {
 	if p.State == "absent" {
@@ -61,34 +67,23 @@ func (a account) missing(p Params) []string {
 func (p *Params) fields(now account) []string {
 	var options []string
 	set := func(option, want, is string) {
-		if want != is {
+		if want != "" && want != is {
 			options = append(options, option, want)
 		}
 	}
-	if p.UID != nil {
-		set("-u", p.number(), now.uid)
-	}
-	if p.Group != "" {
-		set("-g", p.Group, now.primary)
-	}
-	if p.Home != "" {
-		set("-d", p.Home, now.home)
-	}
-	if p.Shell != "" {
-		set("-s", p.Shell, now.shell)
-	}
-	if p.Comment != nil {
-		set("-c", *p.Comment, now.comment)
+	set("-u", p.number(), now.uid)
+	set("-g", p.Group, now.primary)
+	set("-d", p.Home, now.home)
+	set("-s", p.Shell, now.shell)
+	if p.Comment != nil && *p.Comment != now.comment {
+		options = append(options, "-c", *p.Comment)
 	}
 	return options
 }
 
 // membership is the groups to add the user to, and those to remove the user from.
 func (p *Params) membership(now account) (add, remove []string) {
-	primary := now.primary
-	if p.Group != "" {
-		primary = p.Group
-	}
+	primary := cmp.Or(p.Group, now.primary)
 	for _, g := range p.Groups {
 		if g != primary && !slices.Contains(now.groups, g) && !slices.Contains(add, g) {
 			add = append(add, g)
@@ -111,7 +106,11 @@ func commands(p Params, now account) []string {
 		if !now.exists {
 			return nil
 		}
-		return []string{remove(p, now.tool)}
+		line := now.by("userdel ", "deluser ")
+		if p.RemoveHome {
+			line += now.by("-r ", "--remove-home ")
+		}
+		return []string{line + sdk.Quote(p.Name)}
 	}
 	var lines []string
 	name := sdk.Quote(p.Name)
@@ -123,10 +122,10 @@ func commands(p Params, now account) []string {
 		lines = append(lines, "usermod "+sdk.QuoteAll(p.fields(now)...)+" "+name)
 	}
 	for _, g := range add {
-		lines = append(lines, map[string]string{"shadow": "usermod -a -G " + sdk.Quote(g) + " " + name, "busybox": "addgroup " + name + " " + sdk.Quote(g)}[now.tool])
+		lines = append(lines, now.by("usermod -a -G "+sdk.Quote(g)+" "+name, "addgroup "+name+" "+sdk.Quote(g)))
 	}
 	for _, g := range drop {
-		lines = append(lines, map[string]string{"shadow": "gpasswd -d " + name + " " + sdk.Quote(g), "busybox": "delgroup " + name + " " + sdk.Quote(g)}[now.tool])
+		lines = append(lines, now.by("gpasswd -d "+name+" "+sdk.Quote(g), "delgroup "+name+" "+sdk.Quote(g)))
 	}
 	if p.Password != "" && !now.password {
 		lines = append(lines, `printf '%s:%s\n' "$n" "$hash" | chpasswd -e`) // printf is of the shell: no process has the hash as an argument
@@ -150,14 +149,6 @@ func create(p Params, now account) string {
 		options = append(options, "-S", "-H")
 	}
 	return "adduser -D " + sdk.QuoteAll(append(options, p.Name)...)
-}
-
-func remove(p Params, tool string) string {
-	line := map[string]string{"shadow": "userdel", "busybox": "deluser"}[tool]
-	if p.RemoveHome {
-		line += map[string]string{"shadow": " -r", "busybox": " --remove-home"}[tool]
-	}
-	return line + " " + sdk.Quote(p.Name)
 }
 
 // after is the account as it will be.

@@ -147,8 +147,7 @@ func possible(p Params, now account) error {
 		return refuse("user %s: /etc/shadow cannot be read, which the password needs: run the step as root with become: true", p.Name)
 	case now.taken != "":
 		return refuse("user %s: the user %s has the number %s: choose another uid", p.Name, now.taken, p.number())
-	}
-	if now.exists && now.tool == "busybox" && len(p.fields(now)) > 0 {
+	case now.exists && now.tool == "busybox" && len(p.fields(now)) > 0:
 		return refuse("user %s: busybox cannot change a user who exists: install the package shadow, which has usermod", p.Name)
 	}
 	return nil
