@@ -31,9 +31,9 @@ type Params struct {
 func (p *Params) Validate() error {
 	var bad sdk.Problems
 	bad.Path("/path", p.Path)
-	for pointer, text := range map[string]string{"/after": p.After, "/before": p.Before} {
-		if _, err := regexp.Compile(text); err != nil {
-			bad.Add(pointer, "not an RE2 expression: %w", err)
+	for _, field := range [][2]string{{"/after", p.After}, {"/before", p.Before}} {
+		if _, err := regexp.Compile(field[1]); err != nil {
+			bad.Add(field[0], "not an RE2 expression: %w", err)
 		}
 	}
 	if strings.ContainsAny(p.Comment, "\r\n") {
