@@ -119,11 +119,7 @@ func compare(p Params, files []wanted, now *tree) (*todo, error) {
 		byName[f.name] = f
 	}
 	if now.root == 0 {
-		t.ops = append(t.ops, "d "+p.folderMode()+" .")
-		t.note("", "folder .")
-		if p.Owner != "" {
-			t.ops = append(t.ops, "o "+p.Owner+" .")
-		}
+		t.folder(p, ".", nil, now)
 	}
 	all := paths(files)
 	for _, name := range all {

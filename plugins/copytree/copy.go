@@ -143,8 +143,8 @@ func source(ctx context.Context, r *runOf) ([]wanted, error) {
 	files := make([]wanted, 0, len(list))
 	for _, f := range list {
 		w := wanted{name: f.Name, artifact: path.Join(p.Source, f.Name), size: f.Size, sha256: f.SHA256, runs: f.Mode&0o111 != 0}
-		if w.name, w.template = strings.CutSuffix(f.Name, ".tmpl"); !w.template || !p.Templates {
-			w.name, w.template = f.Name, false
+		if p.Templates {
+			w.name, w.template = strings.CutSuffix(f.Name, ".tmpl")
 		}
 		if strings.ContainsAny(w.name, "\n\r\t\\") || strings.HasSuffix(w.name, "/") || strings.HasPrefix(w.name, staging) {
 			return nil, sdk.Failf("source %s: the name %q cannot be copied", p.Source, f.Name).Effects(sdk.EffectsNone)

@@ -36,8 +36,8 @@ func TestCompare(t *testing.T) {
 		want []string // "!" and a part of an error
 	}{
 		"same":                 {Params{}, was(), nil},
-		"nothing there":        {Params{}, read(bytes.Lines(nil)), []string{"d 0755 .", "f - ./two", "d 0755 ./x", "f - ./x/one"}},
-		"with owner and modes": {Params{Owner: "app", Mode: "4755", DirMode: "0700"}, read(bytes.Lines([]byte("uid 5\n"))), []string{"d 00700 .", "o app .", "f app ./two", "m 4755 ./two", "d 00700 ./x", "o app ./x", "f app ./x/one", "m 4755 ./x/one"}},
+		"nothing there":        {Params{}, read(bytes.Lines(nil)), []string{"d 0755 ./.", "f - ./two", "d 0755 ./x", "f - ./x/one"}},
+		"with owner and modes": {Params{Owner: "app", Mode: "4755", DirMode: "0700"}, read(bytes.Lines([]byte("uid 5\n"))), []string{"d 00700 ./.", "o app ./.", "f app ./two", "m 4755 ./two", "d 00700 ./x", "o app ./x", "f app ./x/one", "m 4755 ./x/one"}},
 		"other content":        {Params{}, was("s cc  ./x/one"), []string{"f 7:8 ./x/one"}},
 		"a user alone":         {Params{Owner: "app"}, was("s cc  ./x/one", "uid 7", "gid "), []string{"o app ./two", "o app ./x", "f app:8 ./x/one"}},
 		"mode only":            {Params{Mode: "0640"}, was(), []string{"m 00640 ./two"}},

@@ -53,7 +53,7 @@ func artifact(ctx context.Context, r *runOf) (wanted, bool, error) {
 
 // show reports the difference of contents, reading the old one for it.
 func show(ctx context.Context, r *runOf, now entry, w wanted) error {
-	if !r.Diff || (now.kind == "file" && now.sha256 == w.sha256) {
+	if !r.Diff {
 		return nil
 	}
 	if len(r.Secrets) > 0 {

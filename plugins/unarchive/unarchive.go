@@ -84,7 +84,7 @@ As root it unpacks below folders of root alone. In a folder of a user, run the s
 
 func run(ctx context.Context, r *runOf) error {
 	p := r.Params
-	digest, err := digest(ctx, r)
+	digest, err := sourceDigest(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -138,8 +138,8 @@ func refusal(p Params, a sdk.Answer) string {
 	return ""
 }
 
-// digest is the hash of the archive of the worker; "" for one of the host.
-func digest(ctx context.Context, r *runOf) (string, error) {
+// sourceDigest is the hash of the archive of the worker; "" for one of the host.
+func sourceDigest(ctx context.Context, r *runOf) (string, error) {
 	if r.Params.Source == "" {
 		return "", nil
 	}
