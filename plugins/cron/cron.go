@@ -3,6 +3,7 @@
 package cron
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -189,10 +190,7 @@ func (p *Params) text() string {
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		fmt.Fprintf(&b, "%s=\"%s\"\n", name, p.Env[name])
 	}
-	when := p.Special
-	if when == "" {
-		when = strings.Join(strings.Fields(p.Schedule), " ")
-	}
+	when := cmp.Or(p.Special, strings.Join(strings.Fields(p.Schedule), " "))
 	fmt.Fprintf(&b, "%s %s %s\n", when, p.User, p.Command)
 	return b.String()
 }

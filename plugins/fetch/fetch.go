@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -111,16 +112,13 @@ func check(ctx context.Context, r *sdk.Run[Params, sdk.NoState], paths []string)
 // one copies a file without holding more than a chunk of it.
 func one(ctx context.Context, r *sdk.Run[Params, sdk.NoState], name string) (File, error) {
 	reader, writer := io.Pipe()
-	type got struct {
-		info sdk.FileInfo
-		err  error
-	}
-	read := make(chan got, 1)
-	go func() {
-		info, err := r.Host().Get(ctx, name, int64(r.Params.MaxSize), writer)
-		_ = writer.CloseWithError(err) // nil is the end of the file
-		read <- got{info, err}
-	}()
+	var read sdk.FileInfo
+	var readErr error
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		read, readErr = r.Host().Get(ctx, name, int64(r.Params.MaxSize), writer)
+		_ = writer.CloseWithError(readErr) // nil is the end of the file
+	})
 	content := bufio.NewReader(reader)
 	var saved sdk.SavedFile
 	_, err := content.Peek(1)
@@ -128,16 +126,17 @@ func one(ctx context.Context, r *sdk.Run[Params, sdk.NoState], name string) (Fil
 		saved, err = r.SaveFile(ctx, strings.TrimPrefix(name, "/"), content)
 	}
 	_ = reader.Close()
-	from := <-read
+	reading.Wait()
+	if readErr != nil && !errors.Is(readErr, io.ErrClosedPipe) {
+		err = readErr
+	}
 	switch {
-	case errors.Is(from.err, sdk.ErrTooLarge):
+	case errors.Is(readErr, sdk.ErrTooLarge):
 		return File{}, sdk.Failf("%s is larger than max_size (%d bytes)", name, r.Params.MaxSize).Effects(sdk.EffectsNone)
-	case from.err != nil && !errors.Is(from.err, io.ErrClosedPipe):
-		return File{}, fmt.Errorf("fetching %s: %w", name, from.err)
 	case err != nil:
 		return File{}, fmt.Errorf("fetching %s: %w", name, err)
-	case saved.SHA256 != from.info.SHA256:
-		return File{}, sdk.Failf("%s changed on its way: sha256 %s was read, %s was saved", name, from.info.SHA256, saved.SHA256).Retryable().Effects(sdk.EffectsNone)
+	case saved.SHA256 != read.SHA256:
+		return File{}, sdk.Failf("%s changed on its way: sha256 %s was read, %s was saved", name, read.SHA256, saved.SHA256).Retryable().Effects(sdk.EffectsNone)
 	}
 	return File{Path: name, Saved: saved.Path, Size: saved.Size, SHA256: saved.SHA256}, nil
 }

@@ -3,7 +3,6 @@
 package http
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -143,7 +142,7 @@ func run(ctx context.Context, r *runOf, guard *outward.Guard) error {
 }
 
 func request(ctx context.Context, p Params) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, p.Method, p.URL, bytes.NewReader([]byte(p.Body)))
+	req, err := http.NewRequestWithContext(ctx, p.Method, p.URL, strings.NewReader(p.Body))
 	if err != nil {
 		return nil, err
 	}
@@ -196,15 +195,15 @@ func failed(p Params, looksOnly bool, err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
 	}
-	if errors.Is(err, errInner) { // without the address that the dialer puts before it; a redirect may have led here
-		failure := sdk.Failf("%s %s from the worker: %w", p.Method, shown(p.URL), errInner)
-		if looksOnly || !p.Follow {
-			return failure.Effects(sdk.EffectsNone)
-		}
-		return failure
+	refused := errors.Is(err, errInner)
+	if refused { // without the address that the dialer puts before it
+		err = errInner
 	}
-	failure := sdk.Failf("%s %s from the %s: %w", p.Method, shown(p.URL), p.From, err).Retryable()
-	if looksOnly {
+	failure := sdk.Failf("%s %s from the %s: %w", p.Method, shown(p.URL), p.From, err)
+	if !refused {
+		failure = failure.Retryable()
+	}
+	if looksOnly || refused && !p.Follow { // a redirect may follow a request that had effects
 		return failure.Effects(sdk.EffectsNone)
 	}
 	return failure
@@ -221,7 +220,7 @@ func shown(raw string) string {
 
 func judge(r *runOf, status int, body []byte) error {
 	p := r.Params
-	answer := fmt.Sprintf("%s %s", p.Method, shown(p.URL))
+	answer := p.Method + " " + shown(p.URL)
 	if !slices.Contains(p.Expect, status) {
 		return sdk.Failf("%s: status %d, expected %v", answer, status, p.Expect).Retryable()
 	}

@@ -3,6 +3,7 @@
 package reboot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,12 +132,8 @@ func alreadyDone(ctx context.Context, r *runOf, old string) (bool, error) {
 // asked before, and the host has rebooted since. The connection may break before
 // it answers, and after such a worker the host may be down already.
 func request(ctx context.Context, r *runOf, old string) error {
-	line := r.Params.Command
-	if line == "" {
-		message := sdk.Quote(r.Params.Message)
-		inner := "sleep 1; shutdown -r now " + message + " || reboot || /sbin/reboot"
-		line = "nohup sh -c " + sdk.Quote(inner) + " >/dev/null 2>&1 </dev/null &"
-	}
+	inner := "sleep 1; shutdown -r now " + sdk.Quote(r.Params.Message) + " || reboot || /sbin/reboot"
+	line := cmp.Or(r.Params.Command, "nohup sh -c "+sdk.Quote(inner)+" >/dev/null 2>&1 </dev/null &")
 	r.Progress(0.1, "reboot")
 	line = `[ "$(` + bootID + `)" = ` + sdk.Quote(old) + " ] || exit 0\n" + line
 	result := r.Host().Short(ctx, sdk.Command{Run: line, Timeout: probeTimeout})
@@ -146,11 +143,8 @@ func request(ctx context.Context, r *runOf, old string) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &exit):
-		if exit.Signal != "" || exit.Code == 255 {
-			return nil // cut down by the reboot itself
-		}
-		return fmt.Errorf("asking for the reboot: %w", err)
+	case errors.As(err, &exit) && (exit.Signal != "" || exit.Code == 255): // the reboot ended the command
+		return nil
 	case errors.As(err, &fault) && (!fault.Before || r.Resumed) && transient(ctx, err):
 		return nil
 	}
@@ -180,9 +174,7 @@ func comeBack(ctx context.Context, r *runOf, old string, begin time.Time) error 
 	err := sdk.Poll(waiting, interval, 8*interval, func(waiting context.Context) (bool, error) {
 		now, err := inspect(waiting, r, probeTimeout)
 		switch {
-		case err != nil && waiting.Err() != nil:
-			return false, err
-		case err != nil && !transient(ctx, err):
+		case err != nil && (waiting.Err() != nil || !transient(ctx, err)):
 			return false, err
 		case err != nil:
 			last = err
@@ -218,7 +210,7 @@ func test(ctx context.Context, r *runOf) (last, err error) {
 		if err == nil {
 			return true, nil
 		}
-		if ctx.Err() == nil || last == nil { // the end of the waiting is no news of the host
+		if ctx.Err() == nil || last == nil { // an attempt that the timeout ended shows nothing
 			last = fmt.Errorf("test_command: %w", err)
 		}
 		if !transient(ctx, err) {

@@ -136,18 +136,11 @@ func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], path string) 
 
 // line runs the script and removes it in the same round trip.
 func line(p Params, path string) string {
-	script := sdk.Quote(path)
-	words := script
-	if p.Interpreter != "" {
-		words = p.Interpreter + " " + script
-	}
-	if len(p.Args) > 0 {
-		words += " " + sdk.QuoteAll(p.Args...)
-	}
+	words := strings.TrimSpace(p.Interpreter + " " + sdk.QuoteAll(slices.Concat([]string{path}, p.Args)...))
 	if p.Chdir != "" {
 		words = "cd " + sdk.Quote(p.Chdir) + " && " + words
 	}
-	return "(" + words + ")\ncode=$?\nrm -f " + script + "\nexit $code"
+	return "(" + words + ")\ncode=$?\nrm -f " + sdk.Quote(path) + "\nexit $code"
 }
 
 // remove is the last resort: also when ctx has ended, while the job still has its lease.

@@ -3,6 +3,7 @@
 package sysctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,24 +62,11 @@ func (p *Params) key() string {
 }
 
 func (p *Params) file() string {
-	if p.File != "" {
-		return "/etc/sysctl.d/" + p.File
-	}
-	return "/etc/sysctl.d/90-turnus-" + strings.ReplaceAll(p.key(), "/", "_") + ".conf"
+	return "/etc/sysctl.d/" + cmp.Or(p.File, "90-turnus-"+strings.ReplaceAll(p.key(), "/", "_")+".conf")
 }
 
 // swap exchanges dots and slashes: it turns a key into its path below /proc/sys, and back.
-func swap(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch r {
-		case '.':
-			return '/'
-		case '/':
-			return '.'
-		}
-		return r
-	}, s)
-}
+func swap(s string) string { return strings.NewReplacer(".", "/", "/", ".").Replace(s) }
 
 // Outputs of a setting.
 type Outputs struct {

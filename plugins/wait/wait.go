@@ -3,6 +3,7 @@
 package wait
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,13 +94,13 @@ func run(ctx context.Context, r *runOf) error {
 		if err != nil {
 			return false, err
 		}
-		if waiting.Err() == nil || attempts == 1 { // the end of the waiting is no news of the host
+		if waiting.Err() == nil || attempts == 1 { // an attempt that the timeout ended shows nothing
 			last = why
 		}
 		if p.State == "present" {
 			return why == nil, nil
 		}
-		return saysNo(why), nil
+		return isAbsent(why), nil
 	})
 	r.Output("attempts", attempts)
 	r.Output("seconds", time.Since(begin).Round(time.Millisecond).Seconds())
@@ -110,9 +111,7 @@ func run(ctx context.Context, r *runOf) error {
 }
 
 func timedOut(p Params, last error) error {
-	if last == nil {
-		last = errors.New("it is still there")
-	}
+	last = cmp.Or(last, errors.New("it is still there"))
 	return sdk.Failf("waited %s for %s to be %s: %w", p.Timeout, p.what(), p.State, last).Retryable().Effects(sdk.EffectsNone)
 }
 
@@ -127,22 +126,19 @@ func (p *Params) what() string {
 }
 
 func (p *Params) address() string {
-	if p.Address != "" {
-		return p.Address
-	}
-	return net.JoinHostPort("127.0.0.1", fmt.Sprint(p.Port))
+	return cmp.Or(p.Address, net.JoinHostPort("127.0.0.1", fmt.Sprint(p.Port)))
 }
 
-// saysNo distinguishes a clear no from an attempt without a result, as when the host could not be
+// isAbsent distinguishes an attempt that found nothing from one without a result, as if the host could not be
 // reached or time ran out.
-func saysNo(why error) bool {
+func isAbsent(why error) bool {
 	var exit *sdk.ExitError
 	return errors.As(why, &exit) || errors.Is(why, sdk.ErrRefused) || errors.Is(why, errMissing)
 }
 
 var errMissing = errors.New("it does not exist")
 
-// try looks once. why is nil when it is there; err ends the waiting.
+// try makes one attempt. why is nil if it is there; err ends the step.
 func try(ctx context.Context, r *runOf) (why, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
