@@ -70,7 +70,7 @@ func run(_ context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	if r.Params.Message != "" {
 		reason = r.Params.Message + " (" + reason + ")"
 	}
-	return sdk.Fail(reason).Effects(sdk.EffectsNone)
+	return sdk.Refuse("%s", reason)
 }
 
 // broken are the indexes of the conditions that do not hold.

@@ -78,27 +78,24 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 		return fmt.Errorf("reading the keys of %s: %w", p.User, err)
 	}
 	now := read(result.Stdout)
-	refuse := func(format string, args ...any) error {
-		return sdk.Failf("user %s: "+format, append([]any{p.User}, args...)...).Effects(sdk.EffectsNone)
-	}
 	switch {
 	case now.pending != "" && now.login == p.User && now.pendingKey == r.Key && edit(p, now.content) == now.content: // an earlier attempt wrote, and died before its proof
 		return confirm(ctx, r, now.guard(r, now.pending))
 	case now.pending != "" && now.login == p.User:
-		return sdk.Failf("another job, or an earlier attempt of this one, is changing the keys of this login, for a minute at most").Retryable().Effects(sdk.EffectsNone)
+		return sdk.Refuse("another job, or an earlier attempt of this one, is changing the keys of this login, for a minute at most").Retryable()
 	case now.home == "" && p.State == "absent":
 		return nil
 	case now.home == "":
 		return r.Lacks("user %s: there is no such user: add a step of the type user before this one", p.User)
 	case now.foreign != "":
-		return refuse("%s belongs to another user: chown it first", now.foreign)
+		return sdk.Refuse("user %s: %s belongs to another user: chown it first", p.User, now.foreign)
 	}
 	content := edit(p, now.content)
 	if content == now.content && (now.tight || p.State == "absent") {
 		return nil
 	}
 	if err := safe(p, now, content); err != nil {
-		return refuse("%w", err)
+		return sdk.Refuse("user %s: %w", p.User, err)
 	}
 	r.Changed()
 	r.ShowDiff(now.home+"/.ssh/authorized_keys", []byte(now.content), []byte(content))

@@ -138,7 +138,7 @@ func guarded(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now account, 
 		return fmt.Errorf("writing the keys of %s: %w", r.Params.User, err)
 	}
 	if a := sdk.ReadAnswer(result.Stdout); !a.Has("written") {
-		return sdk.Failf("writing the keys of %s: the timer that would put the old keys back does not run: %s%s", r.Params.User, a.Value("refused"), a.Value("busy")).Retryable().Effects(sdk.EffectsNone)
+		return sdk.Refuse("writing the keys of %s: the timer that would put the old keys back does not run: %s%s", r.Params.User, a.Value("refused"), a.Value("busy")).Retryable()
 	}
 	return confirm(ctx, r, dead)
 }

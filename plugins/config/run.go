@@ -39,7 +39,7 @@ func run(ctx context.Context, r *job) error {
 			return fault(item, err)
 		}
 		if total += len(p.content); total > mostTotal {
-			return sdk.Failf("the configuration has more than %d bytes in all; nothing was kept", mostTotal).Effects(sdk.EffectsNone)
+			return sdk.Refuse("the configuration has more than %d bytes in all; nothing was kept", mostTotal)
 		}
 		parts = append(parts, p)
 	}
@@ -111,7 +111,7 @@ func fault(item *Item, err error) error {
 	if item.Path == "" {
 		what = "the command"
 	}
-	return sdk.Failf("%s, %s: %w", item.Name, what, err).Effects(sdk.EffectsNone)
+	return sdk.Refuse("%s, %s: %w", item.Name, what, err)
 }
 
 // bounded keeps up to most bytes, and calls over at the first one more.
@@ -139,7 +139,7 @@ func compare(ctx context.Context, r *job, parts []*part) ([]*part, error) {
 	for _, p := range parts {
 		var err error
 		if p.before, p.was, err = r.Kept(ctx, p.name); err != nil {
-			return nil, sdk.Failf("reading the kept version: %w", err).Effects(sdk.EffectsNone)
+			return nil, sdk.Refuse("reading the kept version: %w", err)
 		}
 		if !p.changed() {
 			continue
@@ -165,7 +165,7 @@ func keep(ctx context.Context, r *job, changed []*part) error {
 	}
 	kept, err := r.Keep(ctx, files...)
 	if err != nil {
-		return sdk.Failf("keeping the version: %w", err).Retryable().Effects(sdk.EffectsNone)
+		return sdk.Refuse("keeping the version: %w", err).Retryable()
 	}
 	r.Output("version", kept.Version)
 	if kept.Version != "" { // otherwise another process kept the same meanwhile

@@ -110,7 +110,7 @@ func run(ctx context.Context, r *runOf) error {
 	}
 	todo, err := compare(p, files, now)
 	if err != nil {
-		return sdk.Failf("%s: %w", p.Path, err).Effects(sdk.EffectsNone)
+		return sdk.Refuse("%s: %w", p.Path, err)
 	}
 	r.Output("files", len(files))
 	r.Output("written", len(todo.send))
@@ -134,10 +134,10 @@ func source(ctx context.Context, r *runOf) ([]wanted, error) {
 	p := r.Params
 	list, err := r.Artifacts(ctx, p.Source)
 	if err != nil {
-		return nil, sdk.Failf("source %s: %w", p.Source, err).Effects(sdk.EffectsNone)
+		return nil, sdk.Refuse("source %s: %w", p.Source, err)
 	}
 	if len(list) == 0 {
-		return nil, sdk.Failf("source %s: the folder holds no files", p.Source).Effects(sdk.EffectsNone)
+		return nil, sdk.Refuse("source %s: the folder holds no files", p.Source)
 	}
 	seen := map[string]bool{}
 	files := make([]wanted, 0, len(list))
@@ -147,10 +147,10 @@ func source(ctx context.Context, r *runOf) ([]wanted, error) {
 			w.name, w.template = strings.CutSuffix(f.Name, ".tmpl")
 		}
 		if strings.ContainsAny(w.name, "\n\r\t\\") || strings.HasSuffix(w.name, "/") || strings.HasPrefix(w.name, staging) {
-			return nil, sdk.Failf("source %s: the name %q cannot be copied", p.Source, f.Name).Effects(sdk.EffectsNone)
+			return nil, sdk.Refuse("source %s: the name %q cannot be copied", p.Source, f.Name)
 		}
 		if seen[w.name] {
-			return nil, sdk.Failf("source %s: %s is there as a file and as a template: remove one", p.Source, w.name).Effects(sdk.EffectsNone)
+			return nil, sdk.Refuse("source %s: %s is there as a file and as a template: remove one", p.Source, w.name)
 		}
 		seen[w.name] = true
 		if w.template {
@@ -182,7 +182,7 @@ func look(ctx context.Context, r *runOf, files []wanted) (*tree, error) {
 	case err != nil:
 		return nil, fmt.Errorf("inspect %s: %w", p.Path, err)
 	case out.Truncated():
-		return nil, sdk.Failf("%s: the folder holds too many files to compare", p.Path).Effects(sdk.EffectsNone)
+		return nil, sdk.Refuse("%s: the folder holds too many files to compare", p.Path)
 	}
 	return read(bytes.Lines(out.Bytes())), nil
 }

@@ -133,33 +133,30 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 // owns refuses the files that the job needs and that are not its own, and forgets the others. The
 // file of cron is the job's, unless the job is a timer and Turnus did not write the file.
 func (p *Params) owns(now *found) error {
-	fail := func(format string, args ...any) error {
-		return sdk.Failf(format, args...).Effects(sdk.EffectsNone)
-	}
 	if p.Calendar == "" && now.cron.odd != "" {
-		return fail("reading %s: it is %s: remove it, or use another name", now.cron.Path, now.cron.odd)
+		return sdk.Refuse("reading %s: it is %s: remove it, or use another name", now.cron.Path, now.cron.odd)
 	}
 	if p.Calendar != "" && !now.cron.ours() {
 		now.cron.TextFile = sdk.TextFile{Path: now.cron.Path}
 	}
 	if p.Calendar != "" && !now.words.Has("systemd") {
-		return fail("timer %s: systemd does not run on the host: set schedule in place of calendar", p.Name)
+		return sdk.Refuse("timer %s: systemd does not run on the host: set schedule in place of calendar", p.Name)
 	}
 	for _, f := range []*file{&now.service, &now.timer} {
 		if f.odd == "" && (!f.Exists || f.ours()) {
 			continue
 		}
 		if f.want != "" {
-			return fail("timer %s: %s is there, and Turnus did not write it: remove it, or use another name", p.Name, f.Path)
+			return sdk.Refuse("timer %s: %s is there, and Turnus did not write it: remove it, or use another name", p.Name, f.Path)
 		}
 		now.service, now.timer = file{}, file{}
 		break
 	}
 	if now.words.Has("taken") {
-		return fail("timer %s: the host has %s: use another name", p.Name, now.words.Value("taken"))
+		return sdk.Refuse("timer %s: the host has %s: use another name", p.Name, now.words.Value("taken"))
 	}
 	if now.words.Has("bad") {
-		return fail("timer %s: systemd rejects the calendar: %s: expected such as \"Mon *-*-* 03:00\"\nhint: `man systemd.time` lists the forms", p.Name, strings.TrimSpace(now.words.Value("bad")))
+		return sdk.Refuse("timer %s: systemd rejects the calendar: %s: expected such as \"Mon *-*-* 03:00\"\nhint: `man systemd.time` lists the forms", p.Name, strings.TrimSpace(now.words.Value("bad")))
 	}
 	return nil
 }

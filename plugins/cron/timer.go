@@ -69,7 +69,7 @@ func look(ctx context.Context, h *sdk.Host, p Params) (found, error) {
 		case err != nil:
 			f.odd = value
 		case size > len(out):
-			return now, sdk.Failf("reading %s: the file is larger than 1 MiB, or was changed: expected a short file", f.Path).Effects(sdk.EffectsNone)
+			return now, sdk.Refuse("reading %s: the file is larger than 1 MiB, or was changed: expected a short file", f.Path)
 		default:
 			f.Exists, f.Content, out = true, out[:size], out[size:]
 		}

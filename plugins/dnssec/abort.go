@@ -16,7 +16,7 @@ func (x *roll) decide(ctx context.Context, _ *view) error {
 	st := &x.r.State
 	var err error
 	if st.Policy, err = x.signer.config(ctx); err != nil {
-		return sdk.Failf("%w", err).Effects(sdk.EffectsNone)
+		return sdk.Refuse("%w", err)
 	}
 	v, err := x.observe(ctx)
 	if err != nil {
@@ -28,13 +28,13 @@ func (x *roll) decide(ctx context.Context, _ *view) error {
 	if st.Old == 0 {
 		i := slices.IndexFunc(v.keys, func(k signerKey) bool { return k.ksk && !k.gone() && k.goal == hidden })
 		if i < 0 {
-			return sdk.Fail("no KSK of the zone is being rolled: there is nothing to stop").Effects(sdk.EffectsNone)
+			return sdk.Refuse("no KSK of the zone is being rolled: there is nothing to stop")
 		}
 		st.Old = v.keys[i].tag
 	}
 	old := keyOf(v.keys, st.Old)
 	if old == nil || !old.ksk {
-		return sdk.Failf("the signer has no KSK %d", st.Old).Effects(sdk.EffectsNone)
+		return sdk.Refuse("the signer has no KSK %d", st.Old)
 	}
 	if next := successorOf(v.keys, st.Old); next != nil {
 		st.New, st.NewDS = next.tag, next.key.ds(x.p.Zone, sha256Type)
@@ -49,7 +49,7 @@ func (x *roll) decide(ctx context.Context, _ *view) error {
 		missing = append(missing, fmt.Sprintf("the signer was informed at %s that the parent has the new DS, and removes the old key", next.dsPublished.Format(time.RFC3339)))
 	}
 	if len(missing) > 0 {
-		return sdk.Failf("too late to stop: only forward: %s. Continue with old_tag: %d", strings.Join(missing, "; "), st.Old).Effects(sdk.EffectsNone)
+		return sdk.Refuse("too late to stop: only forward: %s. Continue with old_tag: %d", strings.Join(missing, "; "), st.Old)
 	}
 	x.passed(v, v.facts()...)
 	return x.take(ctx, st.Old, n.key)

@@ -113,12 +113,11 @@ func (x *roll) take(ctx context.Context, old int, previous string) error {
 }
 
 func (x *roll) busy(n note) error {
-	return sdk.Failf("a roll of the zone's %s key %d is under way: job %s. Cancel that run first; then continue with old_tag: %d, or stop it with action: abort", n.role, n.old, n.job, n.old).
-		Effects(sdk.EffectsNone)
+	return sdk.Refuse("a roll of the zone's %s key %d is under way: job %s. Cancel that run first; then continue with old_tag: %d, or stop it with action: abort", n.role, n.old, n.job, n.old)
 }
 
 func relatedFault(zone string, n note) error {
-	return sdk.Failf("a roll of %s is under way on this signer (job %s): parent and child never roll together", zone, n.job).Retryable().Effects(sdk.EffectsNone)
+	return sdk.Refuse("a roll of %s is under way on this signer (job %s): parent and child never roll together", zone, n.job).Retryable()
 }
 
 // close ends the roll's note as last or stopped.

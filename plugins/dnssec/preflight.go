@@ -31,7 +31,7 @@ func (x *roll) preflight(ctx context.Context, _ *view) error {
 func (x *roll) inspect(ctx context.Context) (v *view, previous string, err error) {
 	st := &x.r.State
 	if st.Policy, err = x.signer.config(ctx); err != nil {
-		return nil, "", sdk.Failf("%w", err).Effects(sdk.EffectsNone)
+		return nil, "", sdk.Refuse("%w", err)
 	}
 	if v, err = x.observe(ctx); err != nil {
 		return nil, "", err
@@ -61,7 +61,7 @@ func (x *roll) inspect(ctx context.Context) (v *view, previous string, err error
 	bad = append(bad, x.foreign(v)...)
 	bad = append(bad, x.sane(v, content, begun)...)
 	if len(bad) > 0 {
-		return nil, "", sdk.Failf("preflight: nothing was begun: %s", strings.Join(bad, "; ")).Retryable().Effects(sdk.EffectsNone)
+		return nil, "", sdk.Refuse("preflight: nothing was begun: %s", strings.Join(bad, "; ")).Retryable()
 	}
 	return v, previous, nil
 }

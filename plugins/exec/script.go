@@ -48,7 +48,7 @@ func checkState(state []byte) error {
 func (s *script) run(ctx context.Context, r *sdk.Raw) error {
 	work, err := os.MkdirTemp("", "job-")
 	if err != nil {
-		return sdk.Failf("folder for the script: %w", err).Effects(sdk.EffectsNone)
+		return sdk.Refuse("folder for the script: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	cmd := exec.Command(s.path, s.args...) //nolint:gosec,noctx // the plugin's own script; it is ended gently, below

@@ -103,7 +103,7 @@ func check(ctx context.Context, r *sdk.Run[Params, sdk.NoState], paths []string)
 	}
 	for i, name := range paths {
 		if !there[i] && !r.Params.Optional {
-			return sdk.Failf("%s does not exist on %s", name, r.Host().Name).Effects(sdk.EffectsNone)
+			return sdk.Refuse("%s does not exist on %s", name, r.Host().Name)
 		}
 	}
 	return nil
@@ -132,11 +132,11 @@ func one(ctx context.Context, r *sdk.Run[Params, sdk.NoState], name string) (Fil
 	}
 	switch {
 	case errors.Is(readErr, sdk.ErrTooLarge):
-		return File{}, sdk.Failf("%s is larger than max_size (%d bytes)", name, r.Params.MaxSize).Effects(sdk.EffectsNone)
+		return File{}, sdk.Refuse("%s is larger than max_size (%d bytes)", name, r.Params.MaxSize)
 	case err != nil:
 		return File{}, fmt.Errorf("fetching %s: %w", name, err)
 	case saved.SHA256 != read.SHA256:
-		return File{}, sdk.Failf("%s changed on its way: sha256 %s was read, %s was saved", name, read.SHA256, saved.SHA256).Retryable().Effects(sdk.EffectsNone)
+		return File{}, sdk.Refuse("%s changed on its way: sha256 %s was read, %s was saved", name, read.SHA256, saved.SHA256).Retryable()
 	}
 	return File{Path: name, Saved: saved.Path, Size: saved.Size, SHA256: saved.SHA256}, nil
 }

@@ -27,11 +27,11 @@ func regular(ctx context.Context, r *runOf, now entry) error {
 		return err
 	}
 	if now.kind == "directory" || now.kind == "other" {
-		return refuse("%s is a %s, not a file: remove it first", p.Path, now.kind)
+		return sdk.Refuse("%s is a %s, not a file: remove it first", p.Path, now.kind)
 	}
 	if !hasContent {
 		if now.kind != "file" {
-			return refuse("%s is no file, and no content for it is given", p.Path)
+			return sdk.Refuse("%s is no file, and no content for it is given", p.Path)
 		}
 		return attributes(ctx, r, now)
 	}
@@ -140,10 +140,6 @@ func change(ctx context.Context, r *runOf, line string) error {
 	return nil
 }
 
-func refuse(format string, args ...any) error {
-	return sdk.Failf(format, args...).Effects(sdk.EffectsNone)
-}
-
 func directory(ctx context.Context, r *runOf, now entry) error {
 	p := r.Params
 	switch now.kind {
@@ -151,7 +147,7 @@ func directory(ctx context.Context, r *runOf, now entry) error {
 		return attributes(ctx, r, now)
 	case "absent":
 	default:
-		return refuse("%s is a %s, not a directory: remove it first", p.Path, now.kind)
+		return sdk.Refuse("%s is a %s, not a directory: remove it first", p.Path, now.kind)
 	}
 	after, format := planned(p, now, newDirMode), givenMode
 	if p.Mode == "" {
@@ -169,7 +165,7 @@ func link(ctx context.Context, r *runOf, now entry) error {
 			return nil
 		}
 	case now.kind != "link" && now.kind != "absent":
-		return refuse("%s is a %s, not a link: remove it first", p.Path, now.kind)
+		return sdk.Refuse("%s is a %s, not a link: remove it first", p.Path, now.kind)
 	}
 	before := ""
 	if now.kind == "link" {

@@ -46,7 +46,7 @@ func artifact(ctx context.Context, r *runOf) (wanted, bool, error) {
 	hash := sha256.New()
 	info, err := r.Artifact(ctx, r.Params.Source, 0, hash)
 	if err != nil {
-		return wanted{}, false, sdk.Failf("source %s: %w", r.Params.Source, err).Effects(sdk.EffectsNone)
+		return wanted{}, false, sdk.Refuse("source %s: %w", r.Params.Source, err)
 	}
 	return wanted{artifact: r.Params.Source, size: info.Size, sha256: fmt.Sprintf("%x", hash.Sum(nil))}, true, nil
 }

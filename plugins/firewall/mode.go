@@ -22,7 +22,7 @@ func (p *push) choose(ctx context.Context, facts sdk.Answer) error {
 		if p.old.hash == "" || p.old.hash == p.fresh.hash || p.isWidened(facts) {
 			return nil
 		}
-		return sdk.Failf("the live table %s was not widened to this ruleset, so what it lets through may be needed still: push the ruleset with mode: widen first, or with mode: replace", p.params.Table).Effects(sdk.EffectsNone)
+		return sdk.Refuse("the live table %s was not widened to this ruleset, so what it lets through may be needed still: push the ruleset with mode: widen first, or with mode: replace", p.params.Table)
 	}
 	return nil
 }
@@ -39,19 +39,19 @@ func (p *push) isWidened(facts sdk.Answer) bool {
 func (p *push) widen(ctx context.Context, facts sdk.Answer) error {
 	raw, err := widen(p.params.Table, []byte(facts.Text("live")), []byte(facts.Text("want")), dynamicSets(facts.Text("livetext")), dynamicSets(facts.Text("wanttext")))
 	if err != nil {
-		return sdk.Failf("the live table and the ruleset cannot be joined to one that lets through what either does: %w; change it in steps of your own with mode: replace", err).Effects(sdk.EffectsNone)
+		return sdk.Refuse("the live table and the ruleset cannot be joined to one that lets through what either does: %w; change it in steps of your own with mode: replace", err)
 	}
 	a, err := p.ask(ctx, sdk.Command{Run: p.script(widenScript), Stdin: bytes.NewReader(raw), ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("widening: %w", err)
 	}
 	if bad := strings.TrimSpace(a.Text("bad")); bad != "" || !a.Has("want") {
-		return sdk.Fail("nft refuses the widened table: " + clip(bad)).Effects(sdk.EffectsNone)
+		return sdk.Refuse("nft refuses the widened table: %s", clip(bad))
 	}
 	p.text = a.Text("wanttext")
 	p.file = []byte(p.head() + p.text)
 	if p.want, err = p.canonical(a, "want"); err != nil {
-		return sdk.Failf("the widened table: %w", err).Effects(sdk.EffectsNone)
+		return sdk.Refuse("the widened table: %w", err)
 	}
 	return nil
 }
@@ -61,10 +61,10 @@ func (p *push) widen(ctx context.Context, facts sdk.Answer) error {
 // file that was pushed last, and what it became, show whether there is anything to do.
 func (p *push) inspectBlind(facts sdk.Answer) (err error) {
 	if p.old, err = p.canonical(facts, "live"); err != nil {
-		return sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)
+		return sdk.Refuse("the live table: %w", err)
 	}
 	if p.params.Mode != "replace" {
-		return sdk.Failf("mode %s needs an empty network namespace on the host, from unshare -n or ip netns; neither works there", p.params.Mode).Effects(sdk.EffectsNone)
+		return sdk.Refuse("mode %s needs an empty network namespace on the host, from unshare -n or ip netns; neither works there", p.params.Mode)
 	}
 	if len(p.params.MgmtSources) > 0 {
 		p.r.Log().Warn("mgmt_sources are not checked: the host has no empty network namespace to load the ruleset in; the proof over a fresh connection decides alone")

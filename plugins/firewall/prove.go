@@ -156,7 +156,7 @@ func (p *push) takeBack(ctx context.Context, cause error) error {
 	case state == "confirmed": // the answer to the confirmation was lost, not the confirmation
 		return sdk.Failf("the table is live and confirmed, but its confirmation was not heard (%w): run it again", cause).Retryable().Effects(sdk.EffectsPartial)
 	case !p.seen:
-		return sdk.Failf("%w", cause).Retryable().Effects(sdk.EffectsNone)
+		return sdk.Refuse("%w", cause).Retryable()
 	}
 	return sdk.Failf("%w; the host is back at its old table", cause).RolledBack()
 }
@@ -174,7 +174,7 @@ func (p *push) outside() error {
 			continue
 		}
 		if err := p.guard.Check(address); err != nil {
-			return sdk.Failf("probe from the worker to %s: %w", address, err).Effects(sdk.EffectsNone)
+			return sdk.Refuse("probe from the worker to %s: %w", address, err)
 		}
 	}
 	return nil

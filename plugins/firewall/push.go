@@ -52,7 +52,7 @@ func run(ctx context.Context, r *runOf, guard *outward.Guard) error {
 			return err
 		}
 	}
-	return sdk.Fail("an earlier push stays in the way").Retryable().Effects(sdk.EffectsNone)
+	return sdk.Refuse("an earlier push stays in the way").Retryable()
 }
 
 func short(text string) string {
@@ -70,11 +70,11 @@ func (p *push) load(ctx context.Context) error {
 			return fmt.Errorf("artifact %s: %w", p.params.Artifact, err)
 		}
 		if p.params.SHA256 != "" && info.SHA256 != p.params.SHA256 {
-			return sdk.Failf("artifact %s: its sha256 is %s, expected %s", p.params.Artifact, info.SHA256, p.params.SHA256).Effects(sdk.EffectsNone)
+			return sdk.Refuse("artifact %s: its sha256 is %s, expected %s", p.params.Artifact, info.SHA256, p.params.SHA256)
 		}
 		text = b.String()
 		if err := lint(text, p.params.Table); err != nil {
-			return sdk.Failf("artifact %s: %w", p.params.Artifact, err).Effects(sdk.EffectsNone)
+			return sdk.Refuse("artifact %s: %w", p.params.Artifact, err)
 		}
 	}
 	p.file = []byte(p.head() + strings.TrimRight(text, "\n") + "\n")
@@ -124,7 +124,7 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 			p.r.Explain("drift, left alone: " + what)
 			return false, nil
 		case "fail":
-			return false, sdk.Fail("drift: " + what + "; compare with --check --diff, then push with on_drift: overwrite").Effects(sdk.EffectsNone)
+			return false, sdk.Refuse("drift: %s; compare with --check --diff, then push with on_drift: overwrite", what)
 		}
 	}
 	if p.r.Check {
@@ -143,21 +143,21 @@ func (p *push) inspect(ctx context.Context) (sdk.Answer, error) {
 		return facts, fmt.Errorf("inspect the firewall: %w", err)
 	}
 	if facts.Has("folder") { // a file would be moved into it, where nothing loads it
-		return facts, sdk.Failf("persist: %s is a folder of the host; expected the file that it loads at boot, such as %s/turnus.nft", p.params.Persist, p.params.Persist).Effects(sdk.EffectsNone)
+		return facts, sdk.Refuse("persist: %s is a folder of the host; expected the file that it loads at boot, such as %s/turnus.nft", p.params.Persist, p.params.Persist)
 	}
 	p.blind = facts.Value("scratch") == "none"
 	if bad := strings.TrimSpace(facts.Text("bad")); bad != "" || !p.blind && !facts.Has("want") {
-		return facts, sdk.Fail("nft refuses the ruleset: " + clip(bad)).Effects(sdk.EffectsNone)
+		return facts, sdk.Refuse("nft refuses the ruleset: %s", clip(bad))
 	}
 	if p.blind {
 		return facts, p.inspectBlind(facts)
 	}
 	if p.want, err = p.canonical(facts, "want"); err != nil {
-		return facts, sdk.Failf("the ruleset: %w", err).Effects(sdk.EffectsNone)
+		return facts, sdk.Refuse("the ruleset: %w", err)
 	}
 	p.fresh, p.text = p.want, facts.Text("wanttext")
 	if p.old, err = p.canonical(facts, "live"); err != nil {
-		return facts, sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)
+		return facts, sdk.Refuse("the live table: %w", err)
 	}
 	return facts, p.reachable()
 }
@@ -222,13 +222,13 @@ func (p *push) earlier(ctx context.Context, facts sdk.Answer) (again, done bool,
 	case state == "" && left < -5: // it died before its timer was armed
 		return false, false, nil
 	case !ours && left >= -10:
-		return false, false, sdk.Failf("another push is under way on this host: job %s, for at most %d s more (%s/%s)",
-			facts.Value("job"), max(left, 0), p.params.folder(), facts.Value("lock")).Retryable().Effects(sdk.EffectsNone)
+		return false, false, sdk.Refuse("another push is under way on this host: job %s, for at most %d s more (%s/%s)",
+			facts.Value("job"), max(left, 0), p.params.folder(), facts.Value("lock")).Retryable()
 	case p.r.Check:
 		return false, false, nil
 	case state == "": // ours, and what stages it may still run on the host
-		return false, false, sdk.Failf("an earlier attempt of this step ended before its timer was armed; its lock ends in %d s (%s/%s)",
-			left+6, p.params.folder(), facts.Value("lock")).Retryable().Effects(sdk.EffectsNone)
+		return false, false, sdk.Refuse("an earlier attempt of this step ended before its timer was armed; its lock ends in %d s (%s/%s)",
+			left+6, p.params.folder(), facts.Value("lock")).Retryable()
 	}
 	mine := p.id
 	p.id = facts.Value("lock")
@@ -341,12 +341,12 @@ func (p *push) arm(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("arming the timer: nothing was applied: %w", err)
 	case a.Has("refused"):
-		return sdk.Fail("nothing was applied: " + clip(a.Value("refused"))).Retryable().Effects(sdk.EffectsNone)
+		return sdk.Refuse("nothing was applied: %s", clip(a.Value("refused"))).Retryable()
 	case a.Has("busy"):
-		return sdk.Failf("another push is under way on this host: job %s, for at most %d s more (%s/%s)", a.Value("job"),
-			max(a.Number("deadline")-a.Number("uptime"), 0), p.params.folder(), a.Value("busy")).Retryable().Effects(sdk.EffectsNone)
+		return sdk.Refuse("another push is under way on this host: job %s, for at most %d s more (%s/%s)", a.Value("job"),
+			max(a.Number("deadline")-a.Number("uptime"), 0), p.params.folder(), a.Value("busy")).Retryable()
 	case !a.Has("armed"):
-		return sdk.Fail("arming the timer: the host did not report that it runs; nothing was applied").Retryable().Effects(sdk.EffectsNone)
+		return sdk.Refuse("arming the timer: the host did not report that it runs; nothing was applied").Retryable()
 	}
 	snapshot, err := p.canonical(a, "live")
 	if err == nil && snapshot.hash != p.old.hash {

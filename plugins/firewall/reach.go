@@ -22,7 +22,7 @@ func (p *push) reachable() error {
 		}
 		w := walker{table: &p.want, packet: packet{from: from, port: p.params.MgmtPort}}
 		if chain := w.dropped(); chain != "" {
-			return sdk.Failf("the chain %s surely drops SSH (port %d) from %s, which is one of mgmt_sources", chain, p.params.MgmtPort, text).Effects(sdk.EffectsNone)
+			return sdk.Refuse("the chain %s surely drops SSH (port %d) from %s, which is one of mgmt_sources", chain, p.params.MgmtPort, text)
 		}
 	}
 	return nil

@@ -99,7 +99,7 @@ func runStage(ctx context.Context, r *sdk.Run[StageParams, sdk.NoState], web *ht
 // fits refuses an artifact that is for another kind of device.
 func (d *Device) fits(f facts) error {
 	if want := d.Artifact.Compatible; want != "" && want != f.Compatible {
-		return sdk.Failf("the artifact is for %q, the device is %q", want, f.Compatible).Effects(sdk.EffectsNone)
+		return sdk.Refuse("the artifact is for %q, the device is %q", want, f.Compatible)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (s *stager) bring(ctx context.Context, a answers) (int64, error) {
 	}
 	free, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, sdk.Failf("the device does not report how much space is free below %s: %w", s.StateDir, err).Effects(sdk.EffectsNone)
+		return 0, sdk.Refuse("the device does not report how much space is free below %s: %w", s.StateDir, err)
 	}
 	src, err := s.open(ctx, free<<10-margin)
 	if err != nil {
@@ -190,7 +190,7 @@ func (once) Write([]byte) (int, error) { return 0, errSeen }
 func (s *stager) open(ctx context.Context, most int64) (*source, error) {
 	a := s.Artifact
 	full := func(size string) error {
-		return sdk.Failf("the device has no room: %d bytes are free below %s, the artifact has %s", max(most, 0), s.StateDir, size).Effects(sdk.EffectsNone)
+		return sdk.Refuse("the device has no room: %d bytes are free below %s, the artifact has %s", max(most, 0), s.StateDir, size)
 	}
 	if a.URL == "" {
 		_, err := s.artifact(ctx, a.Path, max(most, 1), once{})
@@ -208,17 +208,17 @@ func (s *stager) open(ctx context.Context, most int64) (*source, error) {
 	}
 	resp, err := s.web.Do(req)    //nolint:bodyclose // source.close does
 	if errors.Is(err, errInner) { // without the address that the dialer puts before it
-		return nil, sdk.Failf("getting the artifact: %w", errInner).Effects(sdk.EffectsNone)
+		return nil, sdk.Refuse("getting the artifact: %w", errInner)
 	}
 	if err != nil {
-		return nil, sdk.Failf("getting the artifact: %w", err).Effects(sdk.EffectsNone).Retryable()
+		return nil, sdk.Refuse("getting the artifact: %w", err).Retryable()
 	}
 	src := &source{size: resp.ContentLength, body: resp.Body}
 	switch {
 	case resp.StatusCode != http.StatusOK:
-		err = sdk.Failf("getting the artifact: %s answers %s", req.URL.Redacted(), resp.Status).Effects(sdk.EffectsNone).Retryable()
+		err = sdk.Refuse("getting the artifact: %s answers %s", req.URL.Redacted(), resp.Status).Retryable()
 	case resp.ContentLength <= 0:
-		err = sdk.Failf("getting the artifact: %s does not report its size", req.URL.Redacted()).Effects(sdk.EffectsNone)
+		err = sdk.Refuse("getting the artifact: %s does not report its size", req.URL.Redacted())
 	case resp.ContentLength > most:
 		err = full(strconv.FormatInt(resp.ContentLength, 10))
 	}
@@ -245,5 +245,5 @@ func (s *stager) verify(ctx context.Context, f facts) error {
 		return nil
 	}
 	gone := s.host.Short(ctx, sdk.Command{Run: "rm -f -- " + sdk.Quote(s.file())}).Err()
-	return sdk.Failf("the device refuses the artifact: %w", errors.Join(err, gone)).Effects(sdk.EffectsNone)
+	return sdk.Refuse("the device refuses the artifact: %w", errors.Join(err, gone))
 }

@@ -129,7 +129,7 @@ func (u *upgrade) precheck(ctx context.Context) (done bool, err error) {
 	*u.s = State{OldVersion: f.Version, Old: f.Slot, Target: f.Other, Install: strings.ToLower(rand.Text())}
 	want := u.p.Artifact.Version
 	refuse := func(format string, args ...any) (bool, error) {
-		return false, sdk.Failf(format, args...).Effects(sdk.EffectsNone)
+		return false, sdk.Refuse(format, args...)
 	}
 	if err := u.p.fits(f); err != nil {
 		return false, err
@@ -174,7 +174,7 @@ func (u *upgrade) peer(ctx context.Context) error {
 	}
 	err := u.host.Short(ctx, sdk.Command{Run: u.p.HA.Ready, ReadOnly: true, Timeout: u.limit}).Err()
 	if _, ok := errors.AsType[*sdk.ExitError](err); ok {
-		return sdk.Failf("its peer is not ready to carry the traffic: %w", err).Effects(sdk.EffectsNone)
+		return sdk.Refuse("its peer is not ready to carry the traffic: %w", err)
 	}
 	return err
 }

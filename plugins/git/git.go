@@ -100,7 +100,7 @@ func run(ctx context.Context, r *runOf) error {
 	want, ref, err := decide(p, a)
 	switch {
 	case err != nil && a.Has("dirty"): // no earlier step is meant to end that
-		return sdk.Failf("%s: %w", p.Path, err).Effects(sdk.EffectsNone)
+		return sdk.Refuse("%s: %w", p.Path, err)
 	case err != nil:
 		return r.Lacks("%s: %w", p.Path, err)
 	}

@@ -121,17 +121,17 @@ func decide(p Params, now entry) (string, error) {
 	want, name := p.number(), sdk.Quote(p.Name)
 	switch {
 	case now.elsewhere:
-		return "", sdk.Failf("group %s is not in /etc/group: a directory service has it, so change it there", p.Name).Effects(sdk.EffectsNone)
+		return "", sdk.Refuse("group %s is not in /etc/group: a directory service has it, so change it there", p.Name)
 	case p.State == "absent" && now.gid == "", p.State != "absent" && now.gid != "" && (want == "" || want == now.gid):
 		return "", nil
 	case now.tool == "":
-		return "", sdk.Failf("group %s: the host has neither groupadd nor addgroup: install the package passwd or shadow", p.Name).Effects(sdk.EffectsNone)
+		return "", sdk.Refuse("group %s: the host has neither groupadd nor addgroup: install the package passwd or shadow", p.Name)
 	case p.State == "absent":
 		return tool("groupdel", "delgroup") + name, nil
 	case now.gid != "" && now.tool == "busybox":
-		return "", sdk.Failf("group %s: busybox cannot change the number of a group: install the package shadow, which has groupmod", p.Name).Effects(sdk.EffectsNone)
+		return "", sdk.Refuse("group %s: busybox cannot change the number of a group: install the package shadow, which has groupmod", p.Name)
 	case now.taken != "":
-		return "", sdk.Failf("group %s: the group %s has the number %s: choose another gid", p.Name, now.taken, want).Effects(sdk.EffectsNone)
+		return "", sdk.Refuse("group %s: the group %s has the number %s: choose another gid", p.Name, now.taken, want)
 	case now.gid != "":
 		return "groupmod -g " + want + " " + name, nil
 	}

@@ -120,7 +120,7 @@ func run(ctx context.Context, r *runOf, guard *outward.Guard) error {
 	defer client.CloseIdleConnections()
 	req, err := request(ctx, p)
 	if err != nil {
-		return sdk.Failf("request: %w", err).Effects(sdk.EffectsNone)
+		return sdk.Refuse("request: %w", err)
 	}
 	begin := time.Now()
 	resp, err := client.Do(req)

@@ -115,10 +115,10 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	r.Output("source", now.source)
 	fstab, old, err := edit(now.fstab, p)
 	if err != nil {
-		return sdk.Failf("/etc/fstab: %w", err).Effects(sdk.EffectsNone)
+		return sdk.Refuse("/etc/fstab: %w", err)
 	}
 	if p.State == "mounted" && now.active && !p.binds() && now.another() {
-		return sdk.Failf("%s: %s is mounted there, not %s: unmount it first, with state unmounted", p.Path, now.source, p.Source).Effects(sdk.EffectsNone)
+		return sdk.Refuse("%s: %s is mounted there, not %s: unmount it first, with state unmounted", p.Path, now.source, p.Source)
 	}
 	if p.State == "mounted" && now.gone {
 		return r.Lacks("%s: the host has no %s: create it with an earlier step, or correct the name", p.name(), p.Source)
@@ -237,7 +237,7 @@ func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (found, error) {
 	}
 	a := sdk.ReadAnswer(result.Stdout)
 	if real := a.Value("real"); real != "" && real != p.Path {
-		return found{}, sdk.Failf("%s leads over a link: write path: %s", p.Path, real).Effects(sdk.EffectsNone)
+		return found{}, sdk.Refuse("%s leads over a link: write path: %s", p.Path, real)
 	}
 	return found{
 		fstab: a.Text("fstab"), active: a.Has("active"), source: unescape(a.Value("active")), flags: a.Value("flags"), device: a.Value("device"), wanted: a.Value("wanted"), gone: a.Has("gone"),

@@ -112,7 +112,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 // report reports what is done, or would be.
 func report(r *sdk.Run[Params, sdk.NoState], now look) error {
 	if now.failed != "" {
-		return sdk.Failf("%s: %s", now.manager, now.failed).Effects(sdk.EffectsNone)
+		return sdk.Refuse("%s: %s", now.manager, now.failed)
 	}
 	r.Output("changes", now.changes)
 	if len(now.changes) > 0 {
@@ -141,7 +141,7 @@ func read(text string) (look, error) {
 		stale: a.Has("stale"), noLists: a.Has("nolists"),
 	}
 	if now.manager == "" {
-		return now, sdk.Failf("the host has none of apt, dnf, apk and opkg").Effects(sdk.EffectsNone)
+		return now, sdk.Refuse("the host has none of apt, dnf, apk and opkg")
 	}
 	for line := range strings.Lines(a.Text("change")) {
 		now.changes = append(now.changes, strings.TrimSpace(line))
@@ -203,8 +203,7 @@ func lockFailure(said, last string, wait time.Duration) error {
 			who += " (" + m[2] + ")"
 		}
 	}
-	return sdk.Failf("%s has the lock of the package manager, and kept it for %v\nhint: `%s` on the host shows the process: let it end and run the step again, or give the step a longer wait", who, wait, look).
-		Retryable().Effects(sdk.EffectsNone)
+	return sdk.Refuse("%s has the lock of the package manager, and kept it for %v\nhint: `%s` on the host shows the process: let it end and run the step again, or give the step a longer wait", who, wait, look).Retryable()
 }
 
 func seconds(d sdk.Duration) int { return int(time.Duration(d) / time.Second) }

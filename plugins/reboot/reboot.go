@@ -81,7 +81,7 @@ func run(ctx context.Context, r *runOf) error {
 			return fmt.Errorf("reading the boot id: %w", err)
 		}
 		if old = strings.TrimSpace(first.Stdout); old == "" {
-			return sdk.Fail("the host has no boot id (tried /proc/sys/kernel/random/boot_id and sysctl kern.boottime)").Effects(sdk.EffectsNone)
+			return sdk.Refuse("the host has no boot id (tried /proc/sys/kernel/random/boot_id and sysctl kern.boottime)")
 		}
 	}
 	if r.Check {

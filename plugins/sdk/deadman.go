@@ -96,12 +96,12 @@ func (d DeadMan) Arm(ctx context.Context, h *Host, stage string, stdin io.Reader
 	case err != nil:
 		return fmt.Errorf("arming the dead man's switch: %w", err)
 	case a.Has("busy"):
-		return Failf("another job, %s, has armed this device's way back (%s/%s), for at most %d s more",
-			a.Value("job"), d.Folder, a.Value("busy"), max(a.Number("deadline")-a.Number("uptime"), 0)).Retryable().Effects(EffectsNone)
+		return Refuse("another job, %s, has armed this device's way back (%s/%s), for at most %d s more",
+			a.Value("job"), d.Folder, a.Value("busy"), max(a.Number("deadline")-a.Number("uptime"), 0)).Retryable()
 	case a.Has("refused"):
-		return Failf("arming the dead man's switch: %s", clean(a.Value("refused"), maxReason)).Retryable().Effects(EffectsNone)
+		return Refuse("arming the dead man's switch: %s", clean(a.Value("refused"), maxReason)).Retryable()
 	case !a.Has("armed"):
-		return Fail("arming the dead man's switch: the device did not report that its timer runs").Retryable().Effects(EffectsNone)
+		return Refuse("arming the dead man's switch: the device did not report that its timer runs").Retryable()
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (d DeadMan) Arm(ctx context.Context, h *Host, stage string, stdin io.Reader
 func (d DeadMan) Apply(ctx context.Context, h *Host, lines string) error {
 	a, err := d.ask(ctx, h, Command{Run: d.Held() + lines + "\n"})
 	if a.Has("refused") {
-		return Failf("not applied: %s", clean(a.Value("refused"), maxReason)).Retryable().Effects(EffectsNone)
+		return Refuse("not applied: %s", clean(a.Value("refused"), maxReason)).Retryable()
 	}
 	return err
 }

@@ -31,7 +31,7 @@ func (h *Host) ReadText(ctx context.Context, path string) (TextFile, error) {
 		return TextFile{}, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if result.Truncated {
-		return TextFile{}, Failf("reading %s: the file is larger than 1 MiB", path).Effects(EffectsNone)
+		return TextFile{}, Refuse("reading %s: the file is larger than 1 MiB", path)
 	}
 	kind, content, _ := strings.Cut(result.Stdout, "\n")
 	switch what, target, _ := strings.Cut(kind, " "); what {
@@ -40,9 +40,9 @@ func (h *Host) ReadText(ctx context.Context, path string) (TextFile, error) {
 	case "file":
 		return TextFile{Path: path, Exists: true, Content: content}, nil
 	case "link":
-		return TextFile{}, Failf("reading %s: it is a link to %s: give the path of the file itself", path, clean(target, maxTitle)).Effects(EffectsNone)
+		return TextFile{}, Refuse("reading %s: it is a link to %s: give the path of the file itself", path, clean(target, maxTitle))
 	}
-	return TextFile{}, Failf("reading %s: it is not a file", path).Effects(EffectsNone)
+	return TextFile{}, Refuse("reading %s: it is not a file", path)
 }
 
 const readTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + `if [ -L "$p" ]; then echo "link $(readlink "$p")"

@@ -27,7 +27,7 @@ func (r *Run[P, S]) SecretEnvironment(own map[string]string) (map[string]string,
 	env := make(map[string]string, len(r.Secrets))
 	for _, name := range r.Secrets {
 		if _, twice := own[name]; twice {
-			return nil, Failf("%s is in env and among the step's secrets: take it out of one", name).Effects(EffectsNone)
+			return nil, Refuse("%s is in env and among the step's secrets: take it out of one", name)
 		}
 		env[name] = name
 	}

@@ -112,7 +112,7 @@ func TestThePhaseOfAnErrorIsNamed(t *testing.T) {
 	kit := plugintest.New(t, staged(does("a", nil), does("b", func(_ context.Context, r *stagedRun) error {
 		r.Log().Info("here")
 		r.Progress(0.5, "half")
-		return sdk.Fail("no room").Effects(sdk.EffectsNone)
+		return sdk.Refuse("no room")
 	})))
 	kit.Host("r1")
 	got := kit.Run(none)

@@ -112,7 +112,7 @@ func (r *Run[P, S]) Explain(reason string) { r.s.update(func(d *done) { d.reason
 // because that step may bring what is missing. Otherwise the step fails with this reason, and
 // without effects.
 func (r *Run[P, S]) Lacks(format string, args ...any) error {
-	why := Failf(format, args...).Effects(EffectsNone)
+	why := Refuse(format, args...)
 	if !r.Check || r.s.req.GetUntouched() {
 		return why
 	}

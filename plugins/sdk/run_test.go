@@ -55,7 +55,7 @@ func TestOutcomeOfAFunction(t *testing.T) {
 		},
 		"a wrapped failure": {
 			func(context.Context, *plain) error {
-				return fmt.Errorf("stage: %w", sdk.Fail("full").Effects(sdk.EffectsNone))
+				return fmt.Errorf("stage: %w", sdk.Refuse("full"))
 			},
 			want{outcome: "failed", reason: "stage: full", effects: "none"},
 		},

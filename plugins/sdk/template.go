@@ -17,7 +17,7 @@ const maxRendered = 4 << 20
 func (r *Run[P, S]) Render(ctx context.Context, name string, vars map[string]any) ([]byte, error) {
 	var text bytes.Buffer
 	if _, err := r.Artifact(ctx, name, templates.Most, &text); err != nil {
-		return nil, Failf("template: %w", err).Effects(EffectsNone)
+		return nil, Refuse("template: %w", err)
 	}
 	t, err := templates.Parse(name, text.String(), Quote)
 	if err != nil {
@@ -47,7 +47,7 @@ func fault(name string, err error) error {
 		field, _, _ := strings.Cut(rest, " ")
 		text = before + "the value before ." + field + " has no fields"
 	}
-	return Failf("template %s", text).Effects(EffectsNone)
+	return Refuse("template %s", text)
 }
 
 // rendered ends a template that never stops.

@@ -104,7 +104,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 		return r.Lacks("the host has no service %s (%s): install it first, or correct the name", p.Name, now.init)
 	}
 	if now.unseen && (p.State == "started" || p.State == "stopped") {
-		return sdk.Failf("service %s: its script does not use procd, and cannot report a running service: expected state restarted, or enabled alone", p.Name).Effects(sdk.EffectsNone)
+		return sdk.Refuse("service %s: its script does not use procd, and cannot report a running service: expected state restarted, or enabled alone", p.Name)
 	}
 	actions := decide(p, now)
 	if len(actions) == 0 {
@@ -211,7 +211,7 @@ func read(text string) (status, error) {
 	a := sdk.ReadAnswer(text)
 	s := status{init: a.Value("init"), known: a.Has("known"), active: a.Has("active"), enabled: a.Has("enabled"), static: a.Has("static"), undo: a.Has("undo"), waits: a.Has("waits"), unseen: a.Has("unseen")}
 	if s.init == "" {
-		return s, sdk.Failf("the host has no systemd, OpenRC, procd or /etc/init.d").Effects(sdk.EffectsNone)
+		return s, sdk.Refuse("the host has no systemd, OpenRC, procd or /etc/init.d")
 	}
 	return s, nil
 }

@@ -98,7 +98,7 @@ func run(ctx context.Context, r *runOf) error {
 		digest, _, _ = strings.Cut(a.Value("sum"), " ")
 	}
 	if a.Has("planted") {
-		return sdk.Failf("%s/.turnus-unarchive is a link, which no archive brought: remove it first", p.Path).Effects(sdk.EffectsNone)
+		return sdk.Refuse("%s/.turnus-unarchive is a link, which no archive brought: remove it first", p.Path)
 	}
 	if why := refusal(p, a); why != "" {
 		return r.Lacks("%s", why)
@@ -107,8 +107,8 @@ func run(ctx context.Context, r *runOf) error {
 	mark := fmt.Sprintf("sha256:%s strip=%t owner=%s", digest, p.Strip, p.Owner)
 	done := a.Value("mark") == mark
 	if a.Has("open") && (!done || a.Has("leftover")) {
-		return sdk.Failf("others may write to %s, and could exchange what is unpacked there as root: run the step as the user of that folder, with become: {user: NAME}",
-			a.Value("open")).Effects(sdk.EffectsNone)
+		return sdk.Refuse("others may write to %s, and could exchange what is unpacked there as root: run the step as the user of that folder, with become: {user: NAME}",
+			a.Value("open"))
 	}
 	if !done && a.Has("stranger") {
 		return r.Lacks("the host does not know the owner %s: make the user and group first, or correct their names", p.Owner)
@@ -145,7 +145,7 @@ func sourceDigest(ctx context.Context, r *runOf) (string, error) {
 	}
 	sum := sha256.New()
 	if _, err := r.Artifact(ctx, r.Params.Source, 0, sum); err != nil {
-		return "", sdk.Failf("source %s: %w", r.Params.Source, err).Effects(sdk.EffectsNone)
+		return "", sdk.Refuse("source %s: %w", r.Params.Source, err)
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil)), nil
 }
@@ -166,7 +166,7 @@ func unpack(ctx context.Context, r *runOf, done bool, line string) error {
 	_ = in.Close()
 	reading.Wait()
 	if err == nil && exit.Code == refused {
-		return sdk.Failf("%s%s: the archive is refused: %s", p.Source, p.Archive, exit.LastLine).Effects(sdk.EffectsNone)
+		return sdk.Refuse("%s%s: the archive is refused: %s", p.Source, p.Archive, exit.LastLine)
 	}
 	if err == nil {
 		err = exit.Err()

@@ -131,24 +131,21 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 
 // possible returns why the step cannot work on this host, before anything is changed.
 func possible(p Params, now account) error {
-	refuse := func(format string, args ...any) error {
-		return sdk.Failf(format, args...).Effects(sdk.EffectsNone)
-	}
 	switch {
 	case now.elsewhere:
-		return refuse("user %s is not in /etc/passwd: a directory service has it, so change it there", p.Name)
+		return sdk.Refuse("user %s is not in /etc/passwd: a directory service has it, so change it there", p.Name)
 	case p.State == "absent" && !now.exists:
 		return nil
 	case now.tool == "":
-		return refuse("user %s: the host has neither useradd nor adduser: install the package passwd or shadow", p.Name)
+		return sdk.Refuse("user %s: the host has neither useradd nor adduser: install the package passwd or shadow", p.Name)
 	case p.State == "absent":
 		return nil
 	case p.Password != "" && !now.shadow:
-		return refuse("user %s: /etc/shadow cannot be read, which the password needs: run the step as root with become: true", p.Name)
+		return sdk.Refuse("user %s: /etc/shadow cannot be read, which the password needs: run the step as root with become: true", p.Name)
 	case now.taken != "":
-		return refuse("user %s: the user %s has the number %s: choose another uid", p.Name, now.taken, p.number())
+		return sdk.Refuse("user %s: the user %s has the number %s: choose another uid", p.Name, now.taken, p.number())
 	case now.exists && now.tool == "busybox" && len(p.fields(now)) > 0:
-		return refuse("user %s: busybox cannot change a user who exists: install the package shadow, which has usermod", p.Name)
+		return sdk.Refuse("user %s: busybox cannot change a user who exists: install the package shadow, which has usermod", p.Name)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func run(ctx context.Context, r *runOf) error {
 
 func timedOut(p Params, last error) error {
 	last = cmp.Or(last, errors.New("it is still there"))
-	return sdk.Failf("waited %s for %s to be %s: %w", p.Timeout, p.what(), p.State, last).Retryable().Effects(sdk.EffectsNone)
+	return sdk.Refuse("waited %s for %s to be %s: %w", p.Timeout, p.what(), p.State, last).Retryable()
 }
 
 func (p *Params) what() string {
