@@ -35,7 +35,7 @@ exit 0
 // files are made, put in place, set, removed. The login may be root, and a folder may belong to
 // another user, who exchanges its entries for links at any moment. So each folder is entered and
 // compared with its path, and names are relative to it. Where others can also give names, files are
-// held in a folder $w inside it, which only this login can enter. A signal ends the script at any
+// kept in a folder $w inside it, which only this login can enter. A signal ends the script at any
 // moment: clear ignores a second one, and so do its programs, so both folders go.
 const doScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `fail() { echo "$1" >&2; exit 1; }
 is() { [ "$(pwd -P)" = "$1" ]; }

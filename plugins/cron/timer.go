@@ -105,7 +105,7 @@ func unitWord(text string) string {
 // With a calendar it prints "systemd" if that runs here, "runs" for a timer that is enabled and
 // loaded and started, "taken" for a unit of this name elsewhere, and "bad" for a calendar that
 // systemd rejects.
-// A timer that elapsed for good still runs if its calendar has no next time either.
+// A timer whose last time has passed still runs if the calendar has no next time either.
 const lookScript = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + `u=/etc/systemd/system
 see() {
   if [ -L "$2" ]; then echo "$1 a link to $(readlink "$2")"
@@ -138,7 +138,7 @@ exit 0
 `
 
 // actScript writes the units and starts the timer, or removes them, and removes the file $gone of
-// cron. A reload alone does not start a timer again that elapsed for good.
+// cron. A reload alone does not start a timer whose last time has passed.
 const actScript = `LC_ALL=C; export LC_ALL
 u=/etc/systemd/system
 fail() { echo "$1" >&2; exit 1; }

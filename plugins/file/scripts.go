@@ -43,7 +43,7 @@ elif [ "$safe" ]; then
   x=./$t
 else
   private
-  ln -P "../$t" ./x 2>/dev/null || ln "../$t" ./x || fail "others may write to its folder, and the file cannot be held by a second name"
+  ln -P "../$t" ./x 2>/dev/null || ln "../$t" ./x || fail "others may write to its folder, and the file cannot get a second name"
   x=./x
   set -- $(ls -ldn ./x)
   [ "$2" = 2 ] || fail "others may write to its folder, and the file has names elsewhere"

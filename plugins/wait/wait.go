@@ -46,8 +46,8 @@ func (p *Params) Validate() error {
 
 // Outputs of a wait.
 type Outputs struct {
-	Attempts int     `json:"attempts" jsonschema:"how often it was looked"`
-	Seconds  float64 `json:"seconds" jsonschema:"that it took"`
+	Attempts int     `json:"attempts" jsonschema:"number of attempts"`
+	Seconds  float64 `json:"seconds" jsonschema:"duration of the wait"`
 }
 
 const attemptTimeout = 30 * time.Second
