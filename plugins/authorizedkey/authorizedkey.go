@@ -73,7 +73,7 @@ does not show which, a step that would remove all the keys of its own login fail
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
-	result := r.Host().Query(ctx, "u="+sdk.Quote(p.User)+"\n"+lookScript)
+	result := r.Host().Query(ctx, sdk.Vars("u", p.User)+lookScript)
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("reading the keys of %s: %w", p.User, err)
 	}

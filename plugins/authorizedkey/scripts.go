@@ -105,7 +105,7 @@ func writeScript(user string, now account, content string) string {
 	if now.there {
 		old = sum(now.content)
 	}
-	return fmt.Sprintf("u=%s w=.turnus-%s old=%s new=%s; export w old new\n%sas %s\n", sdk.Quote(user), strings.ToLower(rand.Text()), old, sum(content), asScript, sdk.Quote(writeLines))
+	return sdk.Vars("u", user, "w", ".turnus-"+strings.ToLower(rand.Text()), "old", old, "new", sum(content)) + "export w old new\n" + asScript + "as " + sdk.Quote(writeLines) + "\n"
 }
 
 // Where a change of the own keys is kept until it is proven: of root, and of others in their home.
@@ -122,14 +122,14 @@ func (now account) guard(r *sdk.Run[Params, sdk.NoState], id string) sdk.DeadMan
 	}
 	return sdk.DeadMan{
 		Folder: folder, ID: id, Key: r.Key, Job: r.Job, Name: "authorized-key", Within: time.Minute,
-		Revert: "u=" + sdk.Quote(r.Params.User) + "\n" + asScript + `as 'umask 077; cd -P -- "$home" && cat >./.ssh/.turnus-back && mv -f ./.ssh/.turnus-back .ssh/authorized_keys' <./old`,
+		Revert: sdk.Vars("u", r.Params.User) + asScript + `as 'umask 077; cd -P -- "$home" && cat >./.ssh/.turnus-back && mv -f ./.ssh/.turnus-back .ssh/authorized_keys' <./old`,
 	}
 }
 
 // guarded changes the keys of the own login under the timer, in one round trip.
 func guarded(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now account, content string) error {
 	dead := now.guard(r, "k"+strings.ToLower(rand.Text()))
-	stage := "u=" + sdk.Quote(r.Params.User) + "\n" + asScript +
+	stage := sdk.Vars("u", r.Params.User) + asScript +
 		"cat >\"$ID/new\" && as 'cd -P -- \"$home\" && { [ ! -e .ssh/authorized_keys ] || cat .ssh/authorized_keys; }' >\"$ID/old\" || giveup 'the old keys cannot be kept'\n"
 	write := "( " + writeScript(r.Params.User, now, content) + ") <./new || { e=$?; mv armed confirmed; " + strings.TrimSpace(dead.Release()) + "; exit $e; }\n"
 	script := dead.Prelude() + dead.Take() + stage + dead.Start() + dead.Held() + write + "echo written\n"

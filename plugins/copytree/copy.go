@@ -172,7 +172,7 @@ func look(ctx context.Context, r *runOf, files []wanted) (*tree, error) {
 	for _, name := range paths(files) {
 		names.WriteString("./" + name + "\n")
 	}
-	line := fmt.Sprintf("p=%s o=%s delete=%t\n%s", sdk.Quote(p.Path), sdk.Quote(p.Owner), p.Delete, lookScript)
+	line := sdk.Vars("p", p.Path, "o", p.Owner, "delete", p.Delete) + lookScript
 	out := sdk.Head{Limit: 64 << 20}
 	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, ReadOnly: true, Stdin: strings.NewReader(names.String()), Stdout: &out})
 	if err == nil {

@@ -22,7 +22,7 @@ func send(ctx context.Context, r *runOf, t *todo) error {
 	in, out := io.Pipe()
 	var packing sync.WaitGroup
 	packing.Go(func() { _ = out.CloseWithError(pack(ctx, r, t, out)) })
-	line := fmt.Sprintf("p=%s s=%s w=.turnus-%s\n%s", sdk.Quote(p.Path), staging, strings.ToLower(rand.Text()), doScript)
+	line := sdk.Vars("p", p.Path, "s", staging, "w", ".turnus-"+strings.ToLower(rand.Text())) + doScript
 	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, Stdin: in})
 	_ = in.Close()
 	packing.Wait()

@@ -169,7 +169,7 @@ func (p *Params) act(ctx context.Context, h *sdk.Host, now found) error {
 	}
 	has := now.service.Exists || now.timer.Exists
 	if p.Calendar != "" || has || gone != "" {
-		vars := fmt.Sprintf("n=%s service=%s timer=%s units=%s gone=%s\n", p.Name, sdk.Quote(now.service.want), sdk.Quote(now.timer.want), map[bool]string{true: "1"}[has], gone)
+		vars := sdk.Vars("n", p.Name, "service", now.service.want, "timer", now.timer.want, "units", map[bool]string{true: "1"}[has], "gone", gone)
 		if err := h.Short(ctx, sdk.Command{Run: vars + actScript}).Err(); err != nil {
 			return fmt.Errorf("job %s: %w", p.Name, err)
 		}

@@ -92,11 +92,11 @@ func TestTimer(t *testing.T) {
 		diffs   int
 		says    string // the reason, or the command that changes the host
 	}{
-		"new":                        {timer, "systemd\n", "changed", 2, "units= gone=\n"},
+		"new":                        {timer, "systemd\n", "changed", 2, "units='' gone=''\n"},
 		"as wanted":                  {timer, units + "systemd\nruns\n", "unchanged", 0, ""},
-		"written, not started":       {timer, units + "systemd\n", "changed", 1, "units=1 gone=\n"},
-		"the service is missing":     {timer, file("timer", p.timer()) + "systemd\nruns\n", "changed", 1, "units=1 gone=\n"},
-		"the timer is missing":       {timer, file("service", p.service()) + "systemd\n", "changed", 1, "units=1 gone=\n"},
+		"written, not started":       {timer, units + "systemd\n", "changed", 1, "units=1 gone=''\n"},
+		"the service is missing":     {timer, file("timer", p.timer()) + "systemd\nruns\n", "changed", 1, "units=1 gone=''\n"},
+		"the timer is missing":       {timer, file("service", p.service()) + "systemd\n", "changed", 1, "units=1 gone=''\n"},
 		"a file of cron of ours":     {timer, file("cron", p.text()) + units + "systemd\nruns\n", "changed", 1, "units=1 gone=/etc/cron.d/a\n"},
 		"a file of cron of others":   {timer, file("cron", "x") + units + "systemd\nruns\n", "unchanged", 0, ""},
 		"a service of others":        {timer, file("service", "x") + "systemd\n", "failed", 0, "/etc/systemd/system/a.service is there, and Turnus did not write it"},
@@ -105,13 +105,13 @@ func TestTimer(t *testing.T) {
 		"a calendar that is none":    {timer, "systemd\nbad Failed to parse 'daily': Invalid argument\n", "failed", 0, "timer a: systemd rejects the calendar: Failed to parse 'daily'"},
 		"no systemd":                 {timer, "nofolder\n", "failed", 0, "timer a: systemd does not run on the host"},
 		"a file that is cut":         {timer, "timer 9\nshort", "failed", 0, "/etc/systemd/system/a.timer: the file is larger than 1 MiB"},
-		"back to cron":               {sdk.With{"name": "a", "special": "@daily", "command": "true"}, units, "changed", 3, "units=1 gone=\n"},
+		"back to cron":               {sdk.With{"name": "a", "special": "@daily", "command": "true"}, units, "changed", 3, "units=1 gone=''\n"},
 		"cron, and units of others":  {sdk.With{"name": "a", "special": "@daily", "command": "true"}, file("cron", header+"@daily root true\n") + file("timer", "x") + file("service", p.service()), "unchanged", 0, ""},
 		"cron, and a link":           {sdk.With{"name": "a", "special": "@daily", "command": "true"}, "cron a link to x\n", "failed", 0, "/etc/cron.d/a: it is a link to x"},
 		"no such user":               {timer, "nouser\nsystemd\n", "failed", 0, "job a: the host has no user root: add a step of the type user"},
 		"a user who is gone":         {timer, units + "nouser\nsystemd\nruns\n", "failed", 0, "the host has no user root"},
 		"gone":                       {sdk.With{"name": "a", "state": "absent"}, file("cron", "x") + units, "changed", 3, "units=1 gone=/etc/cron.d/a\n"},
-		"gone, only a part is there": {sdk.With{"name": "a", "state": "absent"}, file("timer", p.timer()), "changed", 1, "units=1 gone=\n"},
+		"gone, only a part is there": {sdk.With{"name": "a", "state": "absent"}, file("timer", p.timer()), "changed", 1, "units=1 gone=''\n"},
 		"gone, of others":            {sdk.With{"name": "a", "state": "absent"}, file("timer", "x"), "unchanged", 0, ""},
 	} {
 		kit := plugintest.New(t, Def())

@@ -49,7 +49,7 @@ func look(ctx context.Context, h *sdk.Host, p Params) (found, error) {
 	default:
 		now.cron.want = p.text()
 	}
-	result := h.Query(ctx, fmt.Sprintf("n=%s user=%s calendar=%s\n", p.Name, sdk.Quote(user), sdk.Quote(p.Calendar))+lookScript)
+	result := h.Query(ctx, sdk.Vars("n", p.Name, "user", user, "calendar", p.Calendar)+lookScript)
 	if err := result.Err(); err != nil {
 		return now, fmt.Errorf("reading the files of job %s: %w", p.Name, err)
 	}

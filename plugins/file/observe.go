@@ -45,7 +45,7 @@ exit 0
 `
 
 func observe(ctx context.Context, h *sdk.Host, path, owner string) (entry, error) {
-	result := h.Query(ctx, "p="+sdk.Quote(path)+" o="+sdk.Quote(owner)+"\n"+script)
+	result := h.Query(ctx, sdk.Vars("p", path, "o", owner)+script)
 	if err := result.Err(); err != nil {
 		return entry{}, fmt.Errorf("inspect %s: %w", path, err)
 	}

@@ -2,7 +2,6 @@ package file
 
 import (
 	"crypto/rand"
-	"slices"
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -84,12 +83,7 @@ mv -f -- "./$t" "./$b"
 const absentScript = enterScript + `$r -- "./$t"
 `
 
-// scripted puts variables before a script, each NAME, value.
-func scripted(script string, vars ...string) string {
-	var b strings.Builder
-	b.WriteString("w=.turnus-" + strings.ToLower(rand.Text()) + "\n")
-	for pair := range slices.Chunk(vars, 2) {
-		b.WriteString(pair[0] + "=" + sdk.Quote(pair[1]) + "\n")
-	}
-	return b.String() + script
+// scripted puts variables before a script.
+func scripted(script string, vars ...any) string {
+	return sdk.Vars("w", ".turnus-"+strings.ToLower(rand.Text())) + sdk.Vars(vars...) + script
 }

@@ -1,7 +1,6 @@
 package firewall
 
 import (
-	"strings"
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -150,18 +149,7 @@ func (p *push) dead() sdk.DeadMan {
 
 // script is a script with its variables.
 func (p *push) script(text string) string {
-	vars := []struct{ name, value string }{
-		{"T", sdk.Quote(p.params.Table)},
-		{"HASH", sdk.Quote(p.want.hash)},
-		{"NEW", sdk.Quote(p.fresh.hash)},
-		{"SOURCE", sdk.Quote(p.source)},
-		{"MODE", sdk.Quote(p.params.Mode)},
-		{"PERSIST", sdk.Quote(p.params.Persist)},
-		{"LINKS", sdk.Quote(p.links)},
-	}
-	var b strings.Builder
-	for _, v := range vars {
-		b.WriteString(v.name + "=" + v.value + "\n")
-	}
-	return p.dead().Prelude() + b.String() + preamble + text
+	vars := sdk.Vars("T", p.params.Table, "HASH", p.want.hash, "NEW", p.fresh.hash, "SOURCE", p.source,
+		"MODE", p.params.Mode, "PERSIST", p.params.Persist, "LINKS", p.links)
+	return p.dead().Prelude() + vars + preamble + text
 }

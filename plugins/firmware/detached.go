@@ -57,7 +57,7 @@ type detached struct {
 	limit time.Duration // of one round trip
 }
 
-func (d *detached) script(text string) string { return "D=" + sdk.Quote(d.dir) + "\n" + text }
+func (d *detached) script(text string) string { return sdk.Vars("D", d.dir) + text }
 
 func (p *Params) detached(h *sdk.Host, key string) *detached {
 	return &detached{host: h, dir: path.Join(p.StateDir, "install", key), limit: time.Duration(p.ConnectTimeout)}

@@ -91,7 +91,7 @@ A step that was killed is finished by the next one. In check mode it also asks t
 
 func run(ctx context.Context, r *runOf) error {
 	p := r.Params
-	vars := fmt.Sprintf("url=%s version=%s depth=%d", sdk.Quote(p.URL), sdk.Quote(p.Version), p.Depth)
+	vars := sdk.Vars("url", p.URL, "version", p.Version, "depth", p.Depth)
 	result := r.Host().Query(ctx, asOwner(p.Path, "enter", vars, askScript))
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("inspect %s: %w", p.Path, err)
@@ -116,7 +116,7 @@ func run(ctx context.Context, r *runOf) error {
 	if r.Check {
 		return nil
 	}
-	line := asOwner(p.Path, "reach", vars+" want="+want+" ref="+sdk.Quote(ref), doScript)
+	line := asOwner(p.Path, "reach", vars+sdk.Vars("want", want, "ref", ref), doScript)
 	if err := r.Host().Short(ctx, sdk.Command{Run: line}).Err(); err != nil {
 		return fmt.Errorf("%s: checking out %s of %s: %w", p.Path, p.Version, p.URL, err)
 	}

@@ -9,7 +9,7 @@ import (
 // With enter=reach the folder is made. The script works in its working directory, and $there is set
 // if that is the folder: the path may lead elsewhere a moment later.
 func asOwner(folder, enter, vars, script string) string {
-	return "p=" + sdk.Quote(folder) + " go=" + enter + "\nscript=" + sdk.Quote(vars+"\n"+settings+script) + "\n" + ownerScript
+	return sdk.Vars("p", folder, "go", enter, "script", vars+settings+script) + ownerScript
 }
 
 const ownerScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `command -v git >/dev/null 2>&1 || { echo nogit; exit 0; }

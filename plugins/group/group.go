@@ -89,8 +89,8 @@ func read(text string) entry {
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
-	name := shell.Prelude + "n=" + sdk.Quote(p.Name) + "\n"
-	result := r.Host().Query(ctx, name+"want="+p.number()+"\n"+lookScript)
+	name := shell.Prelude + sdk.Vars("n", p.Name)
+	result := r.Host().Query(ctx, name+sdk.Vars("want", p.number())+lookScript)
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("reading group %s: %w", p.Name, err)
 	}

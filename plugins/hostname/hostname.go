@@ -43,7 +43,7 @@ read at their start.
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	want := r.Params.Name
-	vars := "n=" + sdk.Quote(want) + "\n"
+	vars := sdk.Vars("n", want)
 	result := r.Host().Query(ctx, vars+askScript)
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("reading the name of the host: %w", err)

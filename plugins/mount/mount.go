@@ -136,7 +136,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	if r.Check {
 		return nil
 	}
-	line := p.vars() + "old=" + sdk.Quote(strings.TrimRight(now.fstab, "\n")) + "\nset -- " + strings.Join(actions, " ") + "\n" + doScript
+	line := p.vars() + sdk.Vars("old", strings.TrimRight(now.fstab, "\n")) + "set -- " + strings.Join(actions, " ") + "\n" + doScript
 	if err := r.Host().Short(ctx, sdk.Command{Run: line, Stdin: strings.NewReader(fstab)}).Err(); err != nil {
 		return fmt.Errorf("%s: %s: %w", p.name(), strings.Join(actions, ", "), err)
 	}
@@ -246,5 +246,5 @@ func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (found, error) {
 
 // vars are the params as the scripts have them; ep is the path as the kernel writes it.
 func (p *Params) vars() string {
-	return fmt.Sprintf("p=%s s=%s t=%s o=%s; export ep=%s\n", sdk.Quote(p.Path), sdk.Quote(p.Source), sdk.Quote(p.Type), sdk.Quote(p.Options), sdk.Quote(escape(p.Path)))
+	return sdk.Vars("p", p.Path, "s", p.Source, "t", p.Type, "o", p.Options, "ep", escape(p.Path))
 }

@@ -26,7 +26,7 @@ type TextFile struct {
 // ReadText reads a text file of at most 1 MiB in one round trip, also in check mode. A file that
 // does not exist is no error. A symbolic link is one, because anybody may have chosen its target.
 func (h *Host) ReadText(ctx context.Context, path string) (TextFile, error) {
-	result := h.Query(ctx, "p="+Quote(path)+"\n"+readTextScript)
+	result := h.Query(ctx, Vars("p", path)+readTextScript)
 	if err := result.Err(); err != nil {
 		return TextFile{}, fmt.Errorf("reading %s: %w", path, err)
 	}
@@ -68,8 +68,8 @@ func (h *Host) replaceText(ctx context.Context, was TextFile, content string, fr
 	if was.Exists {
 		old = sum(was.Content)
 	}
-	vars := fmt.Sprintf("p=%s w=.turnus-%s old=%s new=%s m=%04o v=%s\n",
-		Quote(was.Path), strings.ToLower(rand.Text()), old, sum(content), fresh, Quote(shell.ValidateCommand(validate)))
+	vars := Vars("p", was.Path, "w", ".turnus-"+strings.ToLower(rand.Text()), "old", old, "new", sum(content),
+		"m", fmt.Sprintf("%04o", fresh), "v", shell.ValidateCommand(validate))
 	if err := h.Short(ctx, Command{Run: vars + replaceTextScript, Stdin: strings.NewReader(content)}).Err(); err != nil {
 		return fmt.Errorf("writing %s: %w", was.Path, err)
 	}

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Head is a writer that keeps the first bytes it gets. The zero value keeps 1 MiB. For one goroutine
-// at a time.
+// Head is a writer that keeps the first bytes it gets. The zero value keeps 1 MiB. For one
+// goroutine at a time.
 type Head struct {
 	Limit int // 0: 1 MiB
 	kept  []byte

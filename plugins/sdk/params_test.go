@@ -283,3 +283,12 @@ func TestProblemsOfAPath(t *testing.T) {
 		}
 	}
 }
+
+func TestVarsAreOneWordEach(t *testing.T) {
+	t.Parallel()
+	const odd = "it's $HOME; `id`\n*"
+	script := sdk.Vars("a", odd, "n", 3, "b", true, "none", "") + `printf '%s|' "$a" "$n" "$b" "$none"`
+	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", script).Output(); err != nil || string(out) != odd+"|3|true||" {
+		t.Errorf("%q: %q, %v", script, out, err)
+	}
+}

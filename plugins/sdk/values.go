@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,4 +94,14 @@ func QuoteAll(words ...string) string {
 		quoted[i] = Quote(w)
 	}
 	return strings.Join(quoted, " ")
+}
+
+// Vars sets variables of a script, for the lines behind it: Vars("p", path, "n", 3) returns
+// "p=PATH n=3\n". Names and values alternate; each value is quoted.
+func Vars(pairs ...any) string {
+	var words []string
+	for pair := range slices.Chunk(pairs, 2) {
+		words = append(words, fmt.Sprint(pair[0], "=", Quote(fmt.Sprint(pair[1]))))
+	}
+	return strings.Join(words, " ") + "\n"
 }

@@ -86,7 +86,7 @@ func (s status) starts(wanted bool) bool {
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
-	result := r.Host().Query(ctx, "n="+sdk.Quote(p.Name)+"\n"+lookScript)
+	result := r.Host().Query(ctx, sdk.Vars("n", p.Name)+lookScript)
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("asking for service %s: %w", p.Name, err)
 	}
@@ -182,7 +182,7 @@ func act(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now status, actio
 	if p.State == "started" || p.State == "restarted" || p.State == "reloaded" {
 		settle = fmt.Sprint(int((time.Duration(p.Settle) + time.Second - 1) / time.Second))
 	}
-	line := fmt.Sprintf("n=%s i=%s t=%s\nset -- %s\n%s", sdk.Quote(p.Name), now.init, settle, strings.Join(actions, " "), actScript)
+	line := sdk.Vars("n", p.Name, "i", now.init, "t", settle) + "set -- " + strings.Join(actions, " ") + "\n" + actScript
 	result := r.Host().Short(ctx, sdk.Command{Run: line})
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("service %s: %s: %w", p.Name, strings.Join(actions, ", "), err)

@@ -103,7 +103,7 @@ fails if the kernel took another value than the one that was written.
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
 	want, _ := p.text()
-	vars := fmt.Sprintf("k=%s f=%s v=%s state=%s path=%s\n", sdk.Quote(p.key()), sdk.Quote(p.file()), sdk.Quote(want), p.State, sdk.Quote("/proc/sys/"+swap(p.key())))
+	vars := sdk.Vars("k", p.key(), "f", p.file(), "v", want, "state", p.State, "path", "/proc/sys/"+swap(p.key()))
 	result := r.Host().Query(ctx, vars+askScript)
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("reading %s: %w", p.Key, err)

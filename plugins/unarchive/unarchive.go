@@ -88,7 +88,7 @@ func run(ctx context.Context, r *runOf) error {
 	if err != nil {
 		return err
 	}
-	vars := fmt.Sprintf("p=%s a=%s t=%s owner=%s\n", sdk.Quote(p.Path), sdk.Quote(p.Archive), format(p.Source+p.Archive), sdk.Quote(p.Owner))
+	vars := sdk.Vars("p", p.Path, "a", p.Archive, "t", format(p.Source+p.Archive), "owner", p.Owner)
 	result := r.Host().Query(ctx, vars+askScript)
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("inspect %s: %w", p.Path, err)
@@ -120,7 +120,7 @@ func run(ctx context.Context, r *runOf) error {
 	if r.Check || done && !a.Has("leftover") {
 		return nil
 	}
-	return unpack(ctx, r, done, fmt.Sprintf("%sdone=%t strip=%t want=%s mark=%s\n%s", vars, done, p.Strip, digest, sdk.Quote(mark), doScript))
+	return unpack(ctx, r, done, vars+sdk.Vars("done", done, "strip", p.Strip, "want", digest, "mark", mark)+doScript)
 }
 
 // refusal returns why the host cannot have the folder; "" where it can.

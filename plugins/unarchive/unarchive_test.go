@@ -226,8 +226,8 @@ func TestAnOwnerWhomTheHostDoesNotKnow(t *testing.T) {
 	}
 }
 
-// What a killed step left beside the folder goes with the next step, which sends no archive: the
-// script would end before it has read a large one, and the step fail. Control: the first step.
+// The next step removes the leftovers of a killed one, and sends no archive for it: the script ends
+// before it has read a large one, which would fail the step. Control: the first step sends it.
 func TestLeftoversGoWithoutTheArchive(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

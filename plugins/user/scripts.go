@@ -46,7 +46,7 @@ done </etc/passwd
 // then.
 func actScript(name string, lines []string) string {
 	var b strings.Builder
-	b.WriteString(shell.Prelude + shell.OnlyRoot + "n=" + sdk.Quote(name) + "\nIFS= read -r hash\n")
+	b.WriteString(shell.Prelude + shell.OnlyRoot + sdk.Vars("n", name) + "IFS= read -r hash\n")
 	for _, line := range lines {
 		b.WriteString(line + " >&2 || refused\n")
 	}

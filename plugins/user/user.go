@@ -96,7 +96,7 @@ cannot be changed, and the step fails. A user of a directory service such as LDA
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
-	vars := "n=" + sdk.Quote(p.Name) + " want=" + sdk.Quote(strings.Join(p.asked(), " ")) + " uid=" + p.number() + "\n"
+	vars := sdk.Vars("n", p.Name, "want", strings.Join(p.asked(), " "), "uid", p.number())
 	result := r.Host().Short(ctx, sdk.Command{Run: vars + lookScript, Stdin: strings.NewReader(p.Password + "\n"), ReadOnly: true})
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("reading user %s: %w", p.Name, err)

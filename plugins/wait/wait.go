@@ -129,8 +129,8 @@ func (p *Params) address() string {
 	return cmp.Or(p.Address, net.JoinHostPort("127.0.0.1", fmt.Sprint(p.Port)))
 }
 
-// isAbsent distinguishes an attempt that found nothing from one without a result, as if the host could not be
-// reached or time ran out.
+// isAbsent distinguishes an attempt that found nothing from one without a result, as if the host
+// could not be reached or time ran out.
 func isAbsent(why error) bool {
 	var exit *sdk.ExitError
 	return errors.As(why, &exit) || errors.Is(why, sdk.ErrRefused) || errors.Is(why, errMissing)

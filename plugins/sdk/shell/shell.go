@@ -144,8 +144,8 @@ func ValidateCommand(command string) string {
 	return strings.NewReplacer("'%s'", `"$f"`, `"%s"`, `"$f"`, "%s", `"$f"`).Replace(command)
 }
 
-// Mode reads the permission bits of an entry as ls prints them, such as -rwsr-xr-t. What follows
-// them, as the mark of an access list, is no part of them.
+// Mode reads the permission bits of an entry as ls prints them, such as -rwsr-xr-t. It ignores the
+// mark of an access list behind them.
 func Mode(text string) (mode uint32, ok bool) {
 	if len(text) < 10 {
 		return 0, false
