@@ -341,6 +341,41 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
+// A server makes a part file, and a backup, that only the login can read: another user who opens the
+// file before its chmod could read all that is written later. Content that looks like the packet of
+// an open arrives as it is. Red without private, where the server's umask gives 0644, and without
+// its count of the rest of a packet.
+func TestSFTPMakesPrivateFiles(t *testing.T) {
+	t.Parallel()
+	s, p := startSSHD(t)
+	r, err := p.resolve(s.Host("web1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, done, err := p.sftp(testContext(t), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	file, data := filepath.Join(t.TempDir(), "f"), "\x00\x00\x00\x10\x03id..fff\x00\x00\x00\x0a\x00\x00\x00\x00"
+	for _, flags := range []int{os.O_WRONLY | os.O_CREATE | os.O_EXCL, os.O_WRONLY} {
+		f, err := c.OpenFile(file, flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(file); err != nil || st.Mode() != 0o600 {
+			t.Errorf("a new file: %v, %v; expected 0600", st.Mode(), err)
+		}
+		_, err = f.Write([]byte(data))
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != data {
+			t.Errorf("it holds %q, %v", got, err)
+		}
+	}
+}
+
 // The hash is computed on the host: a part file that was altered there is refused.
 func TestPutRefusesAPartThatDiffersOnTheHost(t *testing.T) {
 	s, p := startSSHD(t)

@@ -229,7 +229,7 @@ func (u *upload) bySFTP(ctx context.Context, src *source) error {
 	if err != nil {
 		return u.fail("does the directory exist, and may the user write to it? See ls -ld on the host, or write become: true in the playbook", err)
 	}
-	err = f.Chmod(0o600)
+	err = f.Chmod(0o600) // for a server that ignores the mode of a new file
 	if err == nil {
 		_, err = f.ReadFromWithConcurrency(src, 64)
 	}

@@ -2,11 +2,13 @@ package transport
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,6 +61,33 @@ func (m *meter) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// private sends the packets of an SFTP client, and makes each new file one that only its owner can
+// read. The client gives no mode, so that a server would make the file for everybody: a later chmod
+// does not end the access of a user who has opened it.
+type private struct {
+	io.WriteCloser
+
+	rest int // bytes of the packet that are still to come: a file's content
+}
+
+func (p *private) Write(b []byte) (int, error) {
+	const kind, open, flags, create = 4, 3, 8, 1 << 3 // draft-ietf-secsh-filexfer-02, 6.3
+	n := len(b)
+	if p.rest == 0 && n > kind {
+		p.rest = 4 + int(binary.BigEndian.Uint32(b))
+		if p.rest == n && b[kind] == open && b[n-flags+3]&create != 0 {
+			b = binary.BigEndian.AppendUint32(slices.Clone(b), 0o600)
+			binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+			b[n-1] = 4 // the attributes are permissions
+		}
+	}
+	p.rest -= n
+	if m, err := p.WriteCloser.Write(b); err != nil {
+		return min(m, n), err
+	}
+	return n, nil
+}
+
 // sftp opens an SFTP session, which ends with done or with ctx. Where the host
 // has no SFTP the error wraps errNoSFTP.
 func (p *Pool) sftp(ctx context.Context, r route) (_ *sftpClient, done func(), err error) {
@@ -79,7 +108,7 @@ func (p *Pool) sftp(ctx context.Context, r route) (_ *sftpClient, done func(), e
 	stop := context.AfterFunc(ctx, func() { p.spawn(s.abort) })
 	p.spawn(func() { _, _ = io.Copy(io.Discard, s.ch.Stderr()) })
 	in := &meter{Reader: s.ch}
-	c, err := sftp.NewClientPipe(in, s.ch, sftp.UseConcurrentWrites(true), sftp.MaxConcurrentRequestsPerFile(64))
+	c, err := sftp.NewClientPipe(in, &private{WriteCloser: s.ch}, sftp.UseConcurrentWrites(true), sftp.MaxConcurrentRequestsPerFile(64))
 	if err != nil {
 		stop()
 		s.end()
