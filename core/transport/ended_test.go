@@ -3,7 +3,12 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // A command that ended before it was asked to has its own exit, although both are seen at the same
@@ -40,6 +45,61 @@ func TestACommandThatANewerFenceEndsBeforeItBeginsIsStale(t *testing.T) {
 		close(x.drained)
 		if _, err := x.wait(t.Context()); err == nil || errors.Is(err, ErrStaleFence) != c.stale {
 			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// The end of a command is confirmed by the host, or its error reports that it may still run. Red
+// where what the second session found is ignored.
+func TestAnEndThatTheHostDoesNotConfirmIsReported(t *testing.T) {
+	t.Parallel()
+	for i, c := range []struct {
+		found, exits bool
+		mayRun       bool
+	}{{true, true, false}, {true, false, true}, {false, false, true}, {false, true, false}} {
+		t.Run(fmt.Sprintf("found %t, exits %t", c.found, c.exits), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(testContext(t))
+			asked, over := make(chan struct{}), make(chan struct{})
+			f := startFake(t, fmt.Sprintf("127.33.0.%d", 41+i), func(f *fake) {
+				f.onExec = func(_ ssh.Channel, command, _ string) uint32 {
+					if strings.Contains(command, "for sig in TERM KILL") {
+						close(asked)
+						if c.found {
+							return 0
+						}
+						return 1
+					}
+					cancel()
+					if <-asked; !c.exits {
+						<-over
+					}
+					return 143
+				}
+			})
+			_, err := newPool(t, nil).Run(ctx, f.host("web1"), Exec{Command: "sleep 1000"})
+			close(over)
+			if !errors.Is(err, context.Canceled) || errors.Is(err, ErrMayRun) != c.mayRun {
+				t.Errorf("%v, it may still run: %t", err, errors.Is(err, ErrMayRun))
+			}
+		})
+	}
+}
+
+// The login of a slow host starts the shell that ends a command as late as that of the command
+// itself. Red with a limit that is the same for all hosts.
+func TestTheEndOfACommandHasTimeForTheStartOfAShell(t *testing.T) {
+	t.Parallel()
+	slow, stuck := newProof("id", nil), newProof("id", nil)
+	slow.began, stuck.began = time.Now().Add(-7*time.Second), time.Now().Add(-time.Hour)
+	slow.pass([]byte("turnus:id\n"))
+	for _, c := range []struct {
+		proof *shellProof
+		up    *elevation
+		least time.Duration
+	}{{slow, nil, 18 * time.Second}, {stuck, nil, 34 * time.Second}, {stuck, &elevation{}, 34*time.Second + elevating}} {
+		if got := (&execution{proof: c.proof, up: c.up}).killLimit(); got < c.least || got > c.least+20*time.Second {
+			t.Errorf("%v, expected %v", got, c.least)
 		}
 	}
 }

@@ -61,8 +61,9 @@ const (
 // that holds stdout open longer keeps running without a reader.
 //
 // When ctx ends, the remote process group gets TERM, and within 2 s KILL. Run returns when all of
-// it has ended, or 5 s later at the latest (20 s as another user), with an *Error that wraps ctx's
-// error. Its field Before reports whether the command can have run.
+// it has ended, or 7 s later at the latest (22 s as another user) and twice the time that the login
+// needed to run the command, up to 30 s. Its *Error wraps ctx's error, and ErrMayRun if the host did
+// not confirm the end. Its field Before reports whether the command can have run.
 func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {
 	r, err := p.resolve(h)
 	if err != nil {
@@ -279,8 +280,7 @@ func (x *execution) notStarted(ctx context.Context, err error) error {
 	e := x.s.c.e
 	switch {
 	case ctx.Err() != nil:
-		x.stop()
-		return e.ended(ctx, "exec", false)
+		return mayRun(x.stop(), e.ended(ctx, "exec", false))
 	case errors.Is(err, errStartRefused):
 		return e.fail("exec", "the login may not run commands; see the host's log: journalctl -u ssh", true, mark(err, core.ErrUnreachable))
 	}
@@ -383,15 +383,15 @@ func (x *execution) wait(ctx context.Context) (Exit, error) {
 	case <-s.exited:
 	case <-s.closed:
 	case err := <-x.failed:
-		x.stop()
+		ended := x.stop()
 		if ctx.Err() != nil { // which also ends readers and writers
-			return s.exitSoFar(), s.c.e.ended(ctx, "exec", false)
+			return s.exitSoFar(), mayRun(ended, s.c.e.ended(ctx, "exec", false))
 		}
-		return Exit{}, x.broken(err)
+		return Exit{}, mayRun(ended, x.broken(err))
 	case <-ctx.Done():
 		if !s.hasExited() {
-			x.stop()
-			return s.exitSoFar(), s.c.e.ended(ctx, "exec", false)
+			ended := x.stop()
+			return s.exitSoFar(), mayRun(ended, s.c.e.ended(ctx, "exec", false))
 		}
 		// It ended before it was asked to, which this process may see late: how it ended is known.
 		var cancel context.CancelFunc

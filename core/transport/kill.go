@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"io"
 	"time"
 
@@ -23,17 +24,28 @@ func newExecID() string {
 // stop ends the command's process group, politely first, and returns when all of it has ended: the
 // host's next command must not meet the rest of this one. OpenSSH reports how the group's first
 // process ended, and refuses to signal where root is logged in. So a second session does both; the
-// server is asked for the signal where that session finds nothing, as on a host without /proc.
-func (x *execution) stop() {
-	if x.killGroup() {
-		x.ended(closeAfter)
-		return
+// server is asked for the signal where that session finds nothing, as on a host without /proc. It
+// is false if the host did not confirm the end.
+func (x *execution) stop() bool {
+	if x.killGroup() && x.ended(closeAfter) {
+		return true
 	}
 	x.signal("TERM")
 	if !x.ended(killAfter) {
 		x.signal("KILL")
 		x.ended(closeAfter)
 	}
+	return x.s.hasExited()
+}
+
+// ErrMayRun marks the error of a command whose end was asked for and not confirmed by the host.
+var ErrMayRun = errors.New("the command may still run on the host")
+
+func mayRun(ended bool, err error) error {
+	if ended {
+		return err
+	}
+	return mark(err, ErrMayRun)
 }
 
 // ended waits for the host's word that the command has ended.
@@ -110,13 +122,24 @@ func (x *execution) elevated(ctx context.Context) bool {
 // takes.
 const elevating = 15 * time.Second
 
-// killGroup runs killScript beside the command. It is false where that found nothing to end.
-func (x *execution) killGroup() bool {
-	up, limit := x.up, killAfter+2*closeAfter
-	if up != nil {
+// maxLag bounds how much longer the end of a command may take on a host where logins are slow.
+const maxLag = 30 * time.Second
+
+// killLimit returns how long killGroup may take. The login starts a shell for it, which takes about
+// as long as the start of the command took.
+func (x *execution) killLimit() time.Duration {
+	limit := killAfter + 2*closeAfter + min(2*x.proof.lag(), maxLag)
+	if x.up != nil {
 		limit += elevating // nobody else may end what runs as another user
 	}
-	ctx, cancel := context.WithTimeout(x.s.c.pool.ctx, limit)
+	return limit
+}
+
+// killGroup runs killScript beside the command. It is false where that found nothing to end, or did
+// not end in time.
+func (x *execution) killGroup() bool {
+	up := x.up
+	ctx, cancel := context.WithTimeout(x.s.c.pool.ctx, x.killLimit())
 	defer cancel()
 	if up.mayAsk() && !x.elevated(ctx) {
 		up = nil // a password that is wrong must not be tried again
@@ -155,6 +178,6 @@ func (x *execution) killGroup() bool {
 	case <-s.closed:
 		return false
 	case <-ctx.Done():
-		return true
+		return false
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/turnus/turnus/core"
 )
@@ -31,7 +32,10 @@ type shellProof struct {
 	proved  chan struct{} // closed with ok
 	refused chan struct{} // closed when sudo asked again
 
+	began time.Time
+
 	mu      sync.Mutex
+	took    time.Duration // from began to the proof
 	ok      bool
 	login   bool   // the login's shell ran: what is missing is the other user's
 	stale   bool   // the command did not begin: its fence is older than one that the host saw
@@ -43,7 +47,7 @@ type shellProof struct {
 }
 
 func newProof(id string, up *elevation) *shellProof {
-	p := &shellProof{line: []byte(proofWord + id), proved: make(chan struct{}), refused: make(chan struct{}), errsOK: up == nil}
+	p := &shellProof{began: time.Now(), line: []byte(proofWord + id), proved: make(chan struct{}), refused: make(chan struct{}), errsOK: up == nil}
 	if up.mayAsk() {
 		p.prompt = []byte(up.prompt)
 	}
@@ -73,6 +77,7 @@ func (p *shellProof) pass(b []byte) ([]byte, bool) {
 			continue
 		}
 		p.ok, p.said, p.stale = true, nil, string(word) == fenceStale
+		p.took = time.Since(p.began)
 		close(p.proved)
 		return rest, true
 	}
@@ -102,6 +107,16 @@ func (p *shellProof) passErrors(b []byte) ([]byte, bool) {
 		p.asked = asked
 	}
 	return nil, len(p.errsOut) <= maxGreeting
+}
+
+// lag returns how long the login took to run the command, or how long it has taken so far.
+func (p *shellProof) lag() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ok {
+		return p.took
+	}
+	return time.Since(p.began)
 }
 
 // given reports whether a POSIX shell ran, and whether it refused the command's fence.

@@ -346,12 +346,15 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 		if timedOut {
 			sr.Reason, sr.ReasonCode = fmt.Sprintf("timed out after %v%s", a.step.Timeout, out.How), core.TimedOut
 		}
-	case timedOut && (sr.Outcome == core.Cancelled || sr.Outcome == core.Failed):
+	case timedOut && (sr.Outcome == core.Cancelled || sr.Outcome == core.Failed || sr.Outcome == core.Lost):
 		text := fmt.Sprintf("timed out after %v", a.step.Timeout)
-		if sr.Outcome == core.Failed && sr.Reason != "" {
+		if sr.Outcome != core.Cancelled && sr.Reason != "" {
 			text += ": " + sr.Reason
 		}
-		sr.Outcome, sr.Reason, sr.ReasonCode = core.Failed, text, core.TimedOut
+		sr.Reason, sr.ReasonCode = text, core.EffectsUnknown
+		if sr.Outcome != core.Lost {
+			sr.Outcome, sr.ReasonCode = core.Failed, core.TimedOut
+		}
 	case sr.Outcome == core.Cancelled: // although nobody asked for it
 		sr.Outcome = core.Failed
 		sr.Reason = "the job type says that it was cancelled: " + sr.Reason

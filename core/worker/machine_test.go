@@ -291,6 +291,21 @@ steps:
 	})
 }
 
+// A step whose command may still run after its timeout is lost, and not tried again. Red where a
+// step that timed out is failed in any case.
+func TestStepTimeoutOfACommandThatMayStillRun(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(ctx context.Context, _ host.Call) (host.Outcome, error) {
+			<-ctx.Done()
+			return host.Outcome{Failed: true, TimedOut: true, Lost: true, Reason: "it may run"}, nil
+		}
+		r := l.one("steps: [{name: a, uses: command, with: {run: x}, timeout: 10s, retry: {attempts: 2, interval: 1s}}]")
+		if r.Outcome != core.Lost || r.ReasonCode != core.EffectsUnknown || r.Reason != "timed out after 10s: it may run (test.yaml:3)" || r.Steps[0].Attempts != 1 {
+			t.Errorf("result %+v", r)
+		}
+	})
+}
+
 func TestStepTimeout(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(time.Hour)

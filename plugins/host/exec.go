@@ -81,12 +81,12 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 	if err := l.elevated(ctx, h); err != nil {
 		return nil, err
 	}
-	exit, err := s.reach.Run(ctx, h, transport.Exec{
-		Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetNewConnection(), Fence: l.fence(), Become: l.call.Become,
+	exit, err := l.run(ctx, h, transport.Exec{
+		Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetNewConnection(),
 		Stdin: stdin, Stdout: stdout, Stderr: stderr,
-	})
+	}, start.GetReadOnly())
 	if err != nil {
-		return nil, fault(h.Name, "exec", l.heed(err))
+		return nil, fault(h.Name, "exec", err)
 	}
 	return &wire.CommandResponse{
 		Exit: wireExit(exit), Stdout: stdout.kept, Stderr: stderr.kept,
@@ -148,13 +148,13 @@ func (s *services) Exec(stream grpc.BidiStreamingServer[wire.ExecRequest, wire.E
 		if err := l.elevated(ctx, h); err != nil {
 			return err
 		}
-		exit, err := s.reach.Run(ctx, h, transport.Exec{
-			Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetNewConnection(), Fence: l.fence(), Become: l.call.Become, Stdin: stdin,
+		exit, err := l.run(ctx, h, transport.Exec{
+			Command: start.GetCommand(), Env: start.GetEnv(), Secrets: hidden, Fresh: start.GetNewConnection(), Stdin: stdin,
 			Stdout: output(func(b []byte) *wire.Chunk { return &wire.Chunk{Stdout: b} }),
 			Stderr: output(func(b []byte) *wire.Chunk { return &wire.Chunk{Stderr: b} }),
-		})
+		}, start.GetReadOnly())
 		if err != nil {
-			return fault(h.Name, "exec", l.heed(err))
+			return fault(h.Name, "exec", err)
 		}
 		return stream.Send(&wire.ExecResponse{Message: &wire.ExecResponse_Exit{Exit: wireExit(exit)}})
 	})

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +39,7 @@ type lease struct {
 	stale bool          // a host saw a newer lease of the queue
 	wrong string        // see Outcome.Barred
 	ops   int           // operations that run
+	runs  int           // commands that may change the host and whose end it did not confirm
 	try   try           // what was asked for so far
 	off   chan struct{} // closed: ended, and none runs
 }
@@ -237,6 +239,36 @@ func (l *lease) heed(err error) error {
 		l.wrong = err.Error()
 	}
 	return err
+}
+
+// run runs a command, which counts until the host confirms its end.
+func (l *lease) run(ctx context.Context, h core.Host, e transport.Exec, readOnly bool) (transport.Exit, error) {
+	count := func(n int) {
+		if !readOnly {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.runs += n
+		}
+	}
+	e.Fence, e.Become = l.fence(), l.call.Become
+	count(1)
+	exit, err := l.owner.reach.Run(ctx, h, e)
+	if !errors.Is(err, transport.ErrMayRun) {
+		count(-1)
+	}
+	return exit, l.heed(err)
+}
+
+// mayRun makes a call that ended in the middle of a command lost, unless the host confirmed the end
+// of the command: the next attempt would run beside it. A cancelled call that may be repeated stays
+// as it is: the fence of its next lease ends the command.
+func (l *lease) mayRun(out Outcome, repeatable bool) Outcome {
+	if core.Locked(&l.mu, &l.runs) == 0 || !out.Failed && (!out.Cancelled || repeatable) {
+		return out
+	}
+	out.Failed, out.Cancelled, out.Lost, out.Effects = true, false, true, EffectsUnknown
+	out.Reason = strings.TrimPrefix(out.Reason+"; ", "; ") + "its command may still run: the host did not confirm that it ended"
+	return out
 }
 
 // lost is an error when a host refused the call's fence.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -28,7 +29,6 @@ func (e *deathError) Unwrap() error { return e.error }
 // again, each alone in a process, until one kills its process again.
 func (s *Supervisor) attempts(ctx context.Context, t jobType, c *Call) (Outcome, error) {
 	touched := false
-	repeatable := t.Idempotent || t.OnLost == "retry"
 	for {
 		tried := s.once(ctx, t, c, touched)
 		if tried.touched {
@@ -37,7 +37,7 @@ func (s *Supervisor) attempts(ctx context.Context, t jobType, c *Call) (Outcome,
 		if touched && tried.out.Effects == EffectsNone {
 			tried.out.Effects = EffectsUnknown // of an earlier try
 		}
-		if !tried.victim || tried.unsaved && !repeatable || ctx.Err() != nil {
+		if !tried.victim || tried.unsaved && !t.repeatable() || ctx.Err() != nil {
 			return tried.out, tried.err
 		}
 		if tried.saved != nil {
@@ -50,6 +50,8 @@ func (s *Supervisor) attempts(ctx context.Context, t jobType, c *Call) (Outcome,
 		}
 	}
 }
+
+func (t jobType) repeatable() bool { return t.Idempotent || t.OnLost == "retry" }
 
 // try is one call of a job type.
 type try struct {
@@ -160,7 +162,14 @@ func (s *Supervisor) once(ctx context.Context, t jobType, c *Call, again bool) t
 			out = Outcome{Failed: true, Reason: bad.Error(), Effects: EffectsUnknown, Misfit: true}
 		}
 	}
-	lease.end(s.timing.grace) // before the slot is given back
+	grace := s.timing.grace
+	if at, _ := ctx.Deadline(); errors.Is(ctx.Err(), context.DeadlineExceeded) { // a retry may follow
+		grace = max(grace, 2*grace-time.Since(at))
+	}
+	lease.end(grace) // before the slot is given back
+	if err == nil {
+		out = lease.mayRun(out, t.repeatable())
+	}
 	tried := lease.tried()
 	tried.out, tried.err = out, err
 	tried.out.Barred = lease.barred()
