@@ -164,7 +164,7 @@ func TestFaultP4WithoutStat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file}, "", false))
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file}, false, false))
 	cmd.Env = []string{"PATH=" + bin}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -211,7 +211,7 @@ func TestFinishRefusesALinkAsItsPart(t *testing.T) {
 	dir := t.TempDir()
 	part, file, victim := filepath.Join(dir, "f.part"), filepath.Join(dir, "f"), filepath.Join(dir, "victim")
 	finish := func() error {
-		return exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Owner: fmt.Sprint(os.Getuid()), Mode: 0o666}, "", false)).Run()
+		return exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Owner: fmt.Sprint(os.Getuid()), Mode: 0o666}, false, false)).Run()
 	}
 	write(t, victim, []byte("precious"))
 	if err := errors.Join(os.Chmod(victim, 0o600), os.Symlink(victim, part)); err != nil {
@@ -239,7 +239,7 @@ func TestFinishInASharedFolderWithSetgid(t *testing.T) {
 	if err := os.Chmod(dir, os.ModeSetgid|0o777); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Mode: 0o644}, "", false)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Mode: 0o644}, false, false)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -462,7 +462,7 @@ func TestFaultS2NoPlantedFolderOnTheWayIsEntered(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		out, err = run(finishScript(dir+"/f.part", "", Put{Path: dir + "/f", Mode: 0o644}, "", false))
+		out, err = run(finishScript(dir+"/f.part", "", Put{Path: dir + "/f", Mode: 0o644}, false, false))
 		if _, there := os.Lstat(dir + "/f"); (err == nil) != good || (there == nil) != good {
 			t.Errorf("%s: finish: %v, %s", folder, err, out)
 		}

@@ -166,7 +166,7 @@ func TestFinishLeavesNothingAfterASignal(t *testing.T) {
 		if err := errors.Join(err, os.Chmod(dir, 0o777), os.WriteFile(shim, []byte("#!/bin/sh\n"+strings.ReplaceAll(c.text, "PROGRAM", found)+"\n"), 0o755)); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Backup: ".bak"}, "", false))
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Backup: ".bak"}, false, false))
 		cmd.Env = []string{"PATH=" + bin}
 		reader, writer, pipeErr := os.Pipe() // nobody reads what the worker would have read
 		if err := errors.Join(pipeErr, reader.Close()); err != nil {

@@ -96,7 +96,7 @@ func (q *quick) run(t *testing.T, shell []string, script string) int {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, shell[0], append(shell[1:], "-c", script)...)
-	cmd.Env = []string{"PATH=" + q.tools}
+	cmd.Env, cmd.Stdin = []string{"PATH=" + q.tools}, strings.NewReader(digest([]byte("part\n"))+"\n")
 	_, _ = cmd.CombinedOutput() // it may refuse
 	if ctx.Err() != nil {
 		t.Fatalf("the script hangs: %s", script)
@@ -139,7 +139,6 @@ func systemTools(t *testing.T, busybox string) map[string]string {
 func TestLabFaultS2FinishFollowsNoPlantedLink(t *testing.T) {
 	t.Parallel()
 	busybox := testparts.Need(t, "busybox", "busybox")
-	sum := digest([]byte("part\n"))
 	for name, plant := range attacks {
 		for shell, words := range map[string][]string{"dash": {"/bin/dash"}, "busybox": {busybox, "sh"}} {
 			t.Run(shell+", "+name, func(t *testing.T) {
@@ -149,7 +148,7 @@ func TestLabFaultS2FinishFollowsNoPlantedLink(t *testing.T) {
 					tools = systemTools(t, busybox)
 				}
 				q := newQuick(t, plant, tools)
-				script := finishScript(q.dir+"/f.part", "", Put{Path: q.dir + "/f", Backup: ".bak", Mode: 0o4755}, sum, false)
+				script := finishScript(q.dir+"/f.part", "", Put{Path: q.dir + "/f", Backup: ".bak", Mode: 0o4755}, true, false)
 				q.reset(t, -1)
 				n := q.run(t, words, script)
 				if got, _ := os.ReadFile(q.dir + "/f"); string(got) != "part\n" {

@@ -259,7 +259,7 @@ func (u *upload) sumEarly(ctx context.Context, want string) (wait func()) {
 	over := make(chan struct{})
 	if !u.p.spawn(func() {
 		defer close(over)
-		_, err := u.script(ctx, earlySumScript(u.part, want), nil, nil)
+		_, err := u.script(ctx, earlySumScript(u.part), strings.NewReader(want+"\n"), nil)
 		u.verified = err == nil
 	}) {
 		return func() {}
@@ -307,10 +307,10 @@ var (
 // finish verifies, adorns and renames the part file: in one command where the
 // login runs commands, over SFTP where it does not.
 func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
-	script := func(check string) string {
+	script := func(check bool) string {
 		return finishScript(u.part, u.r.last().name, u.put, check, u.verified)
 	}
-	code, err := u.fenced(ctx, u.put.Fence, script(w.SHA256), nil, nil)
+	code, err := u.fenced(ctx, u.put.Fence, script(true), strings.NewReader(w.SHA256+"\n"), nil)
 	switch {
 	case err == nil:
 		return nil
@@ -320,7 +320,7 @@ func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 		if err := u.readBack(ctx, w.SHA256, plain); err != nil {
 			return err
 		}
-		if code, err = u.fenced(ctx, u.put.Fence, script(""), nil, nil); code == exitMismatch {
+		if code, err = u.fenced(ctx, u.put.Fence, script(false), nil, nil); code == exitMismatch {
 			return u.mismatch("another file")
 		}
 		return err

@@ -109,20 +109,21 @@ done
 }
 
 // finishScript gives the part file owner and mode, verifies it, keeps a copy of the old file and
-// renames the part over it. Without check, its hash, this process has read the part back by its
-// name and compared it. The owner of the folder may be another user, who exchanges its entries for
+// renames the part over it. With check, the first line of its input is the hash: every user of the
+// host can read a command, and a hash shows a short secret. Without check, this process has read the
+// part back by its name and compared it. The owner of the folder may be another user, who exchanges its entries for
 // links at any moment: see takePrivate.
 // If early, the part had the hash before, by its name in the folder: that counts only where nobody
 // else can give names. The hash is compared after the mode was set, because a later write would
 // clear setuid.
-func finishScript(part, host string, put Put, check string, early bool) string {
+func finishScript(part, host string, put Put, check, early bool) string {
 	var b strings.Builder
 	if put.Validate != "" {
 		b.WriteString(shell.Valid)
 	}
-	if check != "" {
+	if check {
 		b.WriteString(shell.Sum)
-		fmt.Fprintf(&b, "command -v sha256sum >/dev/null 2>&1 || command -v shasum >/dev/null 2>&1 || command -v openssl >/dev/null 2>&1 || exit %d\n", exitNoTool)
+		fmt.Fprintf(&b, "read -r want\ncommand -v sha256sum >/dev/null 2>&1 || command -v shasum >/dev/null 2>&1 || command -v openssl >/dev/null 2>&1 || exit %d\n", exitNoTool)
 	}
 	fmt.Fprintf(&b, "f=%s b=%s own=%s v=%s\n", quote(put.Path), quote(pathpkg.Base(part)), quote(put.Owner), quote(shell.ValidateCommand(put.Validate)))
 	b.WriteString(enterFolder)
@@ -140,19 +141,19 @@ func finishScript(part, host string, put Put, check string, early bool) string {
 	}
 	b.WriteString("e=$(chmod \"$m\" \"./$b\" 2>&1) || refuse \"$e\"\n")
 	if put.Validate != "" { // before the hash, which shows that the command changed nothing
-		if check == "" { // nothing computes SHA-256 there
+		if !check { // nothing computes SHA-256 there
 			b.WriteString("k=$(cksum <\"./$b\") || refuse \"its checksum cannot be computed\"\n")
 		}
 		b.WriteString(checkNew)
-		if check == "" {
+		if !check {
 			b.WriteString("[ \"$(cksum <\"./$b\")\" = \"$k\" ] || { leave; exit 72; }\n")
 		}
 	}
-	if check != "" {
+	if check {
 		if early && put.Validate == "" {
 			b.WriteString("[ -n \"$safe\" ] || ")
 		}
-		fmt.Fprintf(&b, "{ s=$(sum <\"./$b\") || refuse \"its hash cannot be computed\"\n[ \"${s%%%% *}\" = %s ] || { leave; exit 72; }; }\n", check)
+		b.WriteString("{ s=$(sum <\"./$b\") || refuse \"its hash cannot be computed\"\n[ \"${s%% *}\" = \"$want\" ] || { leave; exit 72; }; }\n")
 	}
 	if put.Backup != "" {
 		fmt.Fprintf(&b, "if [ -f \"$up/$t\" ] && [ ! -L \"$up/$t\" ]; then old=\"$up/$t\"%s; [ -d \"$old\" ] && refuse \"$old is a directory\"\n"+
@@ -175,11 +176,11 @@ func removeScript(part, host string, put Put) string {
 	return script
 }
 
-// earlySumScript succeeds when the part has the hash. Of the tools it takes the fastest: openssl is
+// earlySumScript succeeds when the part has the hash that is its input. Of the tools it takes the fastest: openssl is
 // three times as fast as coreutils' sha256sum.
-func earlySumScript(part, check string) string {
-	return shell.Sum + fmt.Sprintf("p=%s\ns=$(openssl dgst -r -sha256 <\"$p\" 2>/dev/null) || s=$(sum <\"$p\") || exit %d\n[ \"${s%%%% *}\" = %s ] || exit %d\n",
-		quote(part), exitNoTool, check, exitMismatch)
+func earlySumScript(part string) string {
+	return shell.Sum + fmt.Sprintf("p=%s\nread -r want\ns=$(openssl dgst -r -sha256 <\"$p\" 2>/dev/null) || s=$(sum <\"$p\") || exit %d\n[ \"${s%%%% *}\" = \"$want\" ] || exit %d\n",
+		quote(part), exitNoTool, exitMismatch)
 }
 
 // receiveScript writes stdin to a new part file that only the user can read.

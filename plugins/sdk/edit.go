@@ -68,9 +68,9 @@ func (h *Host) replaceText(ctx context.Context, was TextFile, content string, fr
 	if was.Exists {
 		old = sum(was.Content)
 	}
-	vars := Vars("p", was.Path, "w", ".turnus-"+strings.ToLower(rand.Text()), "old", old, "new", sum(content),
-		"m", fmt.Sprintf("%04o", fresh), "v", shell.ValidateCommand(validate))
-	if err := h.Short(ctx, Command{Run: vars + replaceTextScript, Stdin: strings.NewReader(content)}).Err(); err != nil {
+	vars := Vars("p", was.Path, "w", ".turnus-"+strings.ToLower(rand.Text()), "m", fmt.Sprintf("%04o", fresh), "v", shell.ValidateCommand(validate))
+	input := old + "\n" + sum(content) + "\n" + content // every user of the host sees the command, and a hash shows a short secret
+	if err := h.Short(ctx, Command{Run: vars + replaceTextScript, Stdin: strings.NewReader(input)}).Err(); err != nil {
 		return fmt.Errorf("writing %s: %w", was.Path, err)
 	}
 	return nil
@@ -86,6 +86,7 @@ func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(tex
 // one, and so do its programs, so the folder goes. A worker that was killed reads no output: PIPE
 // comes as soon as the shell reports that a program was terminated.
 const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Sum + shell.Valid + `t=${p##*/} up=. inner=
+read -r old; read -r new
 leave() {
   trap '' HUP INT TERM PIPE
   [ $up = . ] || rm -f ./x
