@@ -33,6 +33,8 @@ type sink struct {
 	err   error // of the caller's writer, or errTooLong
 }
 
+var errNoTool = errors.New("the host has no stat that gives mode and size")
+
 var errTooLong = errors.New("file is longer than allowed")
 
 func (s *sink) Write(b []byte) (int, error) {
@@ -62,11 +64,12 @@ func (p *Pool) Get(ctx context.Context, h core.Host, file string, as core.Become
 	}
 	d := &download{p: p, r: r, file: file, as: as, out: &sink{w: w, sum: sha256.New(), limit: maxSize}}
 	var mode uint32
-	err = errNoSFTP // as another user: sshd's SFTP is the login's
-	if as.User == "" {
-		mode, err = d.bySFTP(ctx)
-	}
-	if errors.Is(err, errNoSFTP) {
+	// As another user: sshd's SFTP is the login's.
+	if root := r.last().user == "root"; root || as.User != "" { // SFTP follows the links of others
+		if mode, err = d.byCat(ctx); root && as.User == "" && (errors.Is(err, errNoShell) || errors.Is(err, errNoTool)) {
+			mode, err = d.bySFTP(ctx)
+		}
+	} else if mode, err = d.bySFTP(ctx); errors.Is(err, errNoSFTP) {
 		mode, err = d.byCat(ctx)
 	}
 	switch {
@@ -198,6 +201,8 @@ func (d *download) byCat(ctx context.Context) (uint32, error) {
 		return 0, d.fail("", mark(why, core.ErrNotFound))
 	case exit.Code == exitRefused:
 		return 0, d.fail("", mark(why, core.ErrInvalid))
+	case exit.Code == exitNoTool && !h.done:
+		return 0, d.fail("", mark(why, errNoTool))
 	case exit.Code != 0 || !h.done:
 		return 0, d.fail("may the user read it? See ls -l on the host, or write become: true in the playbook", fmt.Errorf("exit code %d: %w", exit.Code, why))
 	case d.out.n < int64(size):

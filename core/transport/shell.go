@@ -188,11 +188,16 @@ func receiveScript(part string) string {
 	return fmt.Sprintf("%sp=%s; umask 077; set -C; enter \"${p%%/*}/\" || exit %[3]d; e=$( { cat >\"./${p##*/}\"; } 2>&1 ) || { echo \"$e\" >&2; exit %[3]d; }", shell.Enter, quote(part), exitRefused)
 }
 
-// sendScript prints "MODE SIZE" and then the file.
+// sendScript prints "MODE SIZE" and then the file. Where others can give names, a link is followed
+// only to a file of the folder's owner, who could read it without: the login may be root.
 func sendScript(path string) string {
-	return fmt.Sprintf("f=%s; [ -e \"$f\" ] || { echo \"$f: no such file\" >&2; exit %d; }\n"+
+	return shell.Enter + shell.Reading + fmt.Sprintf("f=%s; [ -e \"$f\" ] || { echo \"$f: no such file\" >&2; exit %d; }\n"+
 		"[ -f \"$f\" ] || { echo \"$f is not a regular file\" >&2; exit %d; }\n"+
-		"stat -L -c '%%a %%s' -- \"$f\" && exec cat -- \"$f\"", quote(path), exitMissing, exitRefused)
+		"enter \"${f%%/*}/\" || exit %[3]d\n"+
+		"if alone; then { stat -L -c '%%a %%s' \"./${f##*/}\" || exit %[4]d; } && exec cat \"./${f##*/}\"; fi\n"+
+		"pin \"${f##*/}\" || { [ ! -O . ] && [ \"$(stat -L -c %%u /proc/self/fd/3)\" = \"$(stat -c %%u .)\" ]; } || "+
+		"{ echo \"$f is a link to a file of another user, and anybody may have planted it: fetch the file itself\" >&2; exit %[3]d; }\n"+
+		"stat -L -c '%%a %%s' /proc/self/fd/3 && exec cat <&3", quote(path), exitMissing, exitRefused, exitNoTool)
 }
 
 const exitMissing = 74

@@ -45,11 +45,15 @@ func (h *Host) ReadText(ctx context.Context, path string) (TextFile, error) {
 	return TextFile{}, Refuse("reading %s: it is not a file", path)
 }
 
-const readTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + `if [ -L "$p" ]; then echo "link $(readlink "$p")"
+const readTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Reading + shell.Hidden + `if [ -L "$p" ]; then echo "link $(readlink "$p")"
 elif [ ! -e "$p" ]; then
   if hidden "$p"; then exit 1; fi
   if [ -d "${p%/*}/" ]; then echo absent; else echo "absent nofolder"; fi
-elif [ -f "$p" ]; then echo file; exec cat "$p"
+elif [ -f "$p" ]; then
+  enter "${p%/*}/" || exit 1
+  if alone; then echo file; exec cat "./${p##*/}"; fi
+  pin "${p##*/}" || { echo "$p was replaced by another user while it was read" >&2; exit 1; }
+  echo file; exec cat <&3
 else echo other; fi
 exit 0
 `

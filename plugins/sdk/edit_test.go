@@ -199,6 +199,39 @@ func TestReplaceTextTouchesNoOtherFolder(t *testing.T) {
 	}
 }
 
+// A stranger owns the folder of a text file, and exchanges the file, or a folder on the way, for a
+// link to one of root's: nothing of that is read. Red where the file is read by its path after the
+// test. Control: his own file is read.
+func TestReadTextFollowsNoPlantedLink(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED, NOT TESTED: a folder that a stranger owns and root reads needs root")
+	}
+	base := t.TempDir()
+	setup := "cd " + base + " && mkdir user root && echo own >user/f && echo secret >root/f && ln -s ../root user/folder && chown -hR 65534 user"
+	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", setup).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, c := range map[string]struct{ path, attack, want string }{
+		"own":    {path: "user/f", want: "own\n"},
+		"folder": {path: "user/folder/f"},
+		"file":   {path: "user/f", attack: "ln -sf ../root/f f; "},
+	} {
+		var got sdk.TextFile
+		kit := plugintest.New(t, sdk.Job("test.read", func(ctx context.Context, r *sdk.Run[editParams, sdk.NoState]) (err error) {
+			got, err = r.Host().ReadText(ctx, r.Params.Path)
+			return err
+		}))
+		kit.Host("r1").OnFunc("*", func(ctx context.Context, call plugintest.Call) plugintest.Reply {
+			call.Command = strings.Replace(call.Command, "  pin ", "  "+c.attack+"pin ", 1)
+			return unread(ctx, call)
+		})
+		out := kit.Run(sdk.With{"path": filepath.Join(base, c.path)})
+		if got.Content != c.want || (c.want == "") != (out.Outcome == "failed") {
+			t.Errorf("%s: %q, %s (%s)", name, got.Content, out.Outcome, out.Reason)
+		}
+	}
+}
+
 // A step fails if its host lacks something. In check mode that is a change behind a step that would
 // change the host, and only there.
 func TestLacks(t *testing.T) {

@@ -238,7 +238,7 @@ func (sh *shell) redirectOne(ctx context.Context, r *syntax.Redirect) error {
 		if err != nil {
 			return fmt.Errorf("cannot open %s: %s", target, reason(err))
 		}
-		d.in = in
+		d.in, d.folder = in, p
 	case syntax.DplIn, syntax.DplOut:
 		if d, ok = sh.get(target); !ok {
 			return fmt.Errorf("%s: Bad file descriptor", target)

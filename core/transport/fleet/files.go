@@ -162,7 +162,7 @@ func statFile(_ context.Context, c *call) int {
 		kind := map[string]string{"d": "directory", "f": "regular file", "l": "symbolic link", "c": "character special file"}[n.kind()]
 		fmt.Fprintln(c.out, strings.NewReplacer("%a", strconv.FormatUint(uint64(n.mode), 8), "%s", itoa(len(n.data)), "%h", itoa(n.linkCount()),
 			"%U", users.name(n.uid), "%G", groups.name(n.gid), "%u", strconv.FormatUint(uint64(n.uid), 10), "%g", strconv.FormatUint(uint64(n.gid), 10),
-			"%n", name, "%F", kind, "%A", n.permissions(), "%Y", strconv.FormatInt(n.mtime.Unix(), 10)).Replace(form))
+			"%n", name, "%d", "0", "%i", fmt.Sprint(n.inode), "%F", kind, "%A", n.permissions(), "%Y", strconv.FormatInt(n.mtime.Unix(), 10)).Replace(form))
 	}
 	return code
 }

@@ -87,6 +87,28 @@ ours() {
 }
 `
 
+// Reading is a script that defines the functions alone and pin, for a file of the working directory.
+//
+// alone succeeds where only root and this login can give names in the directory. Elsewhere another
+// user can exchange the file for a link between a test and the read: pin opens the file as
+// descriptor 3, and succeeds if it is the file of that name itself and not the target of a link.
+const Reading = `alone() {
+  set -- $(LC_ALL=C ls -ldn .)
+  case $1 in d????w* | d???????w*) return 1 ;; esac
+  [ "$3" = 0 ] || [ -O . ]
+}
+pin() {
+  exec 3<"./$1"
+  set -- "$(inode "" "./$1")" "$(inode -L /proc/self/fd/3)"
+  [ "$1" ] && [ "$1" = "$2" ]
+}
+inode() {
+  stat $1 -c %d:%i "$2" 2>/dev/null && return
+  set -- $(ls -di $1 "$2")
+  echo "$1"
+}
+`
+
 // Hidden is a script that defines the function hidden: it succeeds, and prints why, where this
 // login may not enter a folder on the way to an absolute path. test -e is false there, whether the
 // path exists or not. Call it only if test -e and test -L are false.
