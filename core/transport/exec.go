@@ -61,9 +61,9 @@ const (
 // that holds stdout open longer keeps running without a reader.
 //
 // When ctx ends, the remote process group gets TERM, and within 2 s KILL. Run returns when all of
-// it has ended, or 7 s later at the latest (22 s as another user) and twice the time that the login
-// needed to run the command, up to 30 s. Its *Error wraps ctx's error, and ErrMayRun if the host did
-// not confirm the end. Its field Before reports whether the command can have run.
+// it has ended, or 7 s later at the latest (22 s as another user) and twice the time that the
+// login needed to run the command, up to 30 s. Its *Error wraps ctx's error, and ErrMayRun if the
+// host did not confirm the end. Its field Before reports whether the command can have run.
 func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {
 	r, err := p.resolve(h)
 	if err != nil {

@@ -341,10 +341,10 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// A server makes a part file, and a backup, that only the login can read: another user who opens the
-// file before its chmod could read all that is written later. Content that looks like the packet of
-// an open arrives as it is. Red without private, where the server's umask gives 0644, and without
-// its count of the rest of a packet.
+// A server makes a part file, and a backup, that only the login can read: another user who opens
+// the file before its chmod could read all that is written later. Content that looks like the
+// packet of an open arrives as it is. Red without private, where the server's umask gives 0644,
+// and without its count of the rest of a packet.
 func TestSFTPMakesPrivateFiles(t *testing.T) {
 	t.Parallel()
 	s, p := startSSHD(t)

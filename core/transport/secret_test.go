@@ -15,8 +15,8 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// The hash of a file is in no command line: every user of the host can read those, and finds a short
-// secret by its hash. Red with the hash in the scripts of an upload.
+// The hash of a file is in no command line: every user of the host can read those, and finds a
+// short secret by its hash. Red with the hash in the scripts of an upload.
 func TestTheHashOfAFileIsInNoCommandLine(t *testing.T) {
 	t.Parallel()
 	bin, dir := emptyBin(t), t.TempDir()
@@ -39,8 +39,8 @@ func TestTheHashOfAFileIsInNoCommandLine(t *testing.T) {
 }
 
 // A stranger owns the folder of a file that root reads, and puts a link to a file of root's in its
-// place, before the read or during it. A link to a file of his own is followed. Control: stat, as it
-// was, follows both.
+// place, before the read or during it. A link to a file of his own is followed. Control: stat, as
+// it was, follows both.
 func TestGetFollowsNoPlantedLink(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testparts.Able(t, "a folder that a stranger owns and root reads", syscall.EPERM)

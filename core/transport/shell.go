@@ -110,12 +110,11 @@ done
 
 // finishScript gives the part file owner and mode, verifies it, keeps a copy of the old file and
 // renames the part over it. With check, the first line of its input is the hash: every user of the
-// host can read a command, and a hash shows a short secret. Without check, this process has read the
-// part back by its name and compared it. The owner of the folder may be another user, who exchanges its entries for
-// links at any moment: see takePrivate.
-// If early, the part had the hash before, by its name in the folder: that counts only where nobody
-// else can give names. The hash is compared after the mode was set, because a later write would
-// clear setuid.
+// host can read a command, and a hash shows a short secret. Without check, this process has read
+// the part back by its name and compared it. The owner of the folder may be another user, who
+// exchanges its entries for links at any moment: see takePrivate. If early, the part had the hash
+// before, by its name in the folder: that counts only where nobody else can give names. The hash
+// is compared after the mode was set, because a later write would clear setuid.
 func finishScript(part, host string, put Put, check, early bool) string {
 	var b strings.Builder
 	if put.Validate != "" {
@@ -176,8 +175,8 @@ func removeScript(part, host string, put Put) string {
 	return script
 }
 
-// earlySumScript succeeds when the part has the hash that is its input. Of the tools it takes the fastest: openssl is
-// three times as fast as coreutils' sha256sum.
+// earlySumScript succeeds when the part has the hash that is its input. Of the tools it takes the
+// fastest: openssl is three times as fast as coreutils' sha256sum.
 func earlySumScript(part string) string {
 	return shell.Sum + fmt.Sprintf("p=%s\nread -r want\ns=$(openssl dgst -r -sha256 <\"$p\" 2>/dev/null) || s=$(sum <\"$p\") || exit %d\n[ \"${s%%%% *}\" = \"$want\" ] || exit %d\n",
 		quote(part), exitNoTool, exitMismatch)

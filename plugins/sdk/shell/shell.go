@@ -87,11 +87,13 @@ ours() {
 }
 `
 
-// Reading is a script that defines the functions alone and pin, for a file of the working directory.
+// Reading is a script that defines the functions alone and pin, for files of the working directory.
 //
 // alone succeeds where only root and this login can give names in the directory. Elsewhere another
-// user can exchange the file for a link between a test and the read: pin opens the file as
-// descriptor 3, and succeeds if it is the file of that name itself and not the target of a link.
+// user can exchange the file for a link between a test and the read.
+//
+// Hence pin opens the file as descriptor 3. It succeeds if that is the file of the name itself, and
+// not the target of a link.
 const Reading = `alone() {
   set -- $(LC_ALL=C ls -ldn .)
   case $1 in d????w* | d???????w*) return 1 ;; esac
