@@ -579,24 +579,3 @@ func (l *lab) op(ctx context.Context, p labParams) (string, error) {
 	}
 	return "", status.Error(codes.Unimplemented, p.Op)
 }
-
-func (l *lab) exec(ctx context.Context, p labParams) (string, error) {
-	s, err := l.hosts.Exec(ctx)
-	if err != nil {
-		return "", err
-	}
-	_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: &wire.ExecStart{Host: p.Host, Command: "cat", Stdin: true, ReadOnly: p.RO}}})
-	_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Stdin{Stdin: []byte(p.Text)}})
-	_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Eof{Eof: true}})
-	var b strings.Builder
-	for {
-		m, err := s.Recv()
-		if err != nil {
-			return b.String(), err
-		}
-		b.Write(m.GetOutput().GetStdout())
-		if m.GetExit() != nil {
-			return fmt.Sprintf("%s exit %d", b.String(), m.GetExit().GetCode()), nil
-		}
-	}
-}

@@ -24,6 +24,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/plugins/host/sandbox"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -298,6 +299,27 @@ func freeze(pid int) {
 	for begin := time.Now(); runtime.GOOS == "linux" && time.Since(begin) < deadline; <-tick.C {
 		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(stat), ") T ") {
 			return
+		}
+	}
+}
+
+func (l *lab) exec(ctx context.Context, p labParams) (string, error) {
+	s, err := l.hosts.Exec(ctx)
+	if err != nil {
+		return "", err
+	}
+	_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: &wire.ExecStart{Host: p.Host, Command: "cat", Stdin: true, ReadOnly: p.RO}}})
+	_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Stdin{Stdin: []byte(p.Text)}})
+	_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Eof{Eof: true}})
+	var b strings.Builder
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return b.String(), err
+		}
+		b.Write(m.GetOutput().GetStdout())
+		if m.GetExit() != nil {
+			return fmt.Sprintf("%s exit %d", b.String(), m.GetExit().GetCode()), nil
 		}
 	}
 }
