@@ -76,12 +76,12 @@ const maxTemplates = 8 << 20
 func parseTemplate(folder, name, place string) error {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return nil //nolint:nilerr // a worker may run as another user
+		return nil // a worker may run as another user
 	}
 	defer func() { _ = root.Close() }()
 	text, err := root.ReadFile(filepath.FromSlash(name))
 	if err != nil {
-		return nil //nolint:nilerr // a worker may run as another user
+		return nil // a worker may run as another user
 	}
 	_, err = templates.Parse(place, string(text), strings.ToLower)
 	return err

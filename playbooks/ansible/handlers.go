@@ -103,7 +103,7 @@ func (p *play) notifies(t *draft, n *yaml.Node) *doubt {
 		if len(found.handlers) == 0 || hasJinja(name) {
 			d := doubtf("no handler is named %s", clip(name))
 			if near := yamlread.Nearest(name, p.handlerNames()); near != "" {
-				d.hint("notify: %s", near)
+				return d.hint("notify: %s", near)
 			}
 			return d
 		}

@@ -42,11 +42,12 @@ func (p *Params) markers() (begin, end string) {
 // between is the block with its markers.
 func between(p Params, lineEnd string) string {
 	begin, end := p.markers()
-	block := begin + lineEnd
+	var block strings.Builder
+	block.WriteString(begin + lineEnd)
 	for l := range strings.Lines(p.Content) {
-		block += strings.TrimRight(l, "\r\n") + lineEnd
+		block.WriteString(strings.TrimRight(l, "\r\n") + lineEnd)
 	}
-	return block + end + lineEnd
+	return block.String() + end + lineEnd
 }
 
 // find returns the indexes of the markers; -1 where the file has none.

@@ -269,10 +269,10 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 		}), nil
 	case "cmd":
 		resp, err := l.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Host: p.Host, Command: "true", ReadOnly: p.RO}})
-		if ctx.Err() != nil {
-			return &wire.Outcome{Outcome: &wire.Outcome_Cancelled{Cancelled: &wire.Cancelled{Reason: "as asked"}}}, nil
-		}
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return &wire.Outcome{Outcome: &wire.Outcome_Cancelled{Cancelled: &wire.Cancelled{Reason: "as asked"}}}, nil //nolint:nilerr // the outcome reports it
+		case err != nil:
 			return done(map[string]any{"code": status.Code(err).String(), "message": status.Convert(err).Message()}), nil
 		}
 		return done(map[string]any{"code": "OK", "stdout": string(resp.GetStdout()), "pid": os.Getpid()}), nil
