@@ -198,12 +198,14 @@ func TestAnUnknownCommitLosesNoOutput(t *testing.T) {
 	migrating := v.open(ring)
 	migrating.LoseAnswers()
 	err = core.ErrUnknown
-	var done ledger.Reencrypted
+	failed := 0
 	for errors.Is(err, core.ErrUnknown) { // each value takes one call: its commit happens
+		var done ledger.Reencrypted
 		done, err = migrating.Reencrypt(ctx, nil)
+		failed += done.Failed
 	}
-	if err != nil || done.Failed != 1 {
-		t.Fatalf("the object's commit got an answer: %+v, %v", done, err)
+	if err != nil || failed != 1 {
+		t.Fatalf("the object's commit got an answer: %d failed, %v", failed, err)
 	}
 	whole(migrating, "re-encrypt")
 }
