@@ -41,6 +41,7 @@ func TestEdit(t *testing.T) {
 		"twice":                        {two, block + block, "error: is there twice, the second time in line 5"},
 		"a marker of its own":          {Params{Content: "1\n", Marker: " <!-- {mark} a -->"}, "<!-- BEGIN a -->\n2\n<!-- END a -->\n# BEGIN turnus x\n# END turnus x\n", "<!-- BEGIN a -->\n1\n<!-- END a -->\n# BEGIN turnus x\n# END turnus x\n"},
 		"another comment":              {Params{Content: "1\n", Comment: "//"}, "", "// BEGIN turnus x\n1\n// END turnus x\n"},
+		"an indented comment":          {Params{Content: "1\n", Comment: "  #"}, "  # BEGIN turnus x\n2\n  # END turnus x\n", "  # BEGIN turnus x\n1\n  # END turnus x\n"},
 		"CRLF is kept":                 {Params{Content: "1\n"}, "a\r\n", "a\r\n# BEGIN turnus x\r\n1\r\n# END turnus x\r\n"},
 		"removed":                      {Params{State: "absent"}, "a\n" + block + "b\n", "a\nb\n"},
 		"removed already":              {Params{State: "absent"}, "a", "a"},

@@ -53,6 +53,7 @@ func between(p Params, lineEnd string) string {
 // find returns the indexes of the markers; -1 where the file has none.
 func find(p Params, lines []string) (first, last int, err error) {
 	begin, end := p.markers()
+	begin, end = strings.TrimSpace(begin), strings.TrimSpace(end) // as the lines: a comment may be indented
 	first, last = -1, -1
 	for i, l := range lines {
 		switch text := strings.TrimSpace(l); {
