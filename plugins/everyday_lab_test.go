@@ -183,6 +183,8 @@ func TestLabPackagesOfApt(t *testing.T) {
 		{"", sdk.With{"names": []string{"demo=1.0"}}, "changed", []string{"upgrade demo 1.1 to 1.0"}, "1.0"},
 		{"", sdk.With{"names": []string{"demo=1.0"}}, "unchanged", nil, "1.0"},
 		{"", sdk.With{"names": []string{"nosuch"}}, "failed", nil, "1.0"},
+		// apt takes a name that is not there for a regular expression. Red without Pattern-Only.
+		{"", sdk.With{"names": []string{"de.o"}}, "failed", nil, "1.0"},
 		{"", sdk.With{"names": []string{"nosuch"}, "state": "absent"}, "unchanged", nil, "1.0"},
 		{"", sdk.With{"names": []string{"demo"}, "state": "absent"}, "changed", []string{"remove demo 1.0"}, ""},
 		{"", sdk.With{"names": []string{"demo"}, "state": "absent"}, "unchanged", nil, ""},

@@ -37,7 +37,7 @@ if command -v apt-get >/dev/null 2>&1; then
   [ -n "$want" ] || exit 0
   verb=install new=
   [ $state = absent ] && verb=remove
-  if out=$(apt-get -s -q -y --allow-downgrades $verb $want 2>&1); then
+  if out=$(apt-get -s -q -y -o APT::Cmd::Pattern-Only=true --allow-downgrades $verb $want 2>&1); then
     printf '%s\n' "$out" | sed -n -e 's/^Inst \([^ ]*\) \[\([^]]*\)\] (\([^ ]*\) .*/change upgrade \1 \2 to \3/p' -e 's/^Inst \([^ ]*\) (\([^ ]*\) .*/change install \1 \2/p' -e 's/^Remv \([^ ]*\) \[\([^]]*\)\].*/change remove \1 \2/p'
     printf '%s\n' "$out" | while read -r what name rest; do
       case $what in Inst) new="$new $name " ;; Conf) case $new in *" $name "*) ;; *) echo "change configure $name" ;; esac ;; esac
@@ -100,10 +100,12 @@ exit 0
 // doScript brings the packages "$@" to $state by $manager, or refreshes the lists. It asks nothing,
 // and keeps edited configuration files.
 //
+// A name that is not there must not be a regular expression: a dot would install what it matches.
+//
 // Its standard error names the process that has the lock as apt does: "held by process PID (NAME)".
 const doScript = shell.Prelude + `DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a; export DEBIAN_FRONTEND NEEDRESTART_MODE
 exec </dev/null
-` + lockScript + thereScript + `apt() { apt-get -q -y -o DPkg::Lock::Timeout="$wait" -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold --allow-downgrades "$@"; }
+` + lockScript + thereScript + `apt() { apt-get -q -y -o APT::Cmd::Pattern-Only=true -o DPkg::Lock::Timeout="$wait" -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold --allow-downgrades "$@"; }
 case $manager in
 apt)
   case $state in
