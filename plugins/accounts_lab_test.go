@@ -157,6 +157,12 @@ func TestLabAuthorizedKey(t *testing.T) {
 	}
 	killed(t, m, authorizedkey.Def(), "rm -rf /home/anna/.ssh", state, sdk.With{"user": "anna", "keys": []string{one}}, modes+one)
 
+	// A FIFO of the user. Red where it is read: the step does not end.
+	lab(t, m, "rm /home/anna/.ssh/authorized_keys; mkfifo /home/anna/.ssh/authorized_keys; chown anna: /home/anna/.ssh/authorized_keys")
+	if got := kit.Run(sdk.With{"user": "anna", "keys": []string{one}}); got.Outcome != "failed" || !strings.Contains(got.Reason, "authorized_keys is not a file") {
+		t.Errorf("a FIFO: %s (%s)", got.Outcome, got.Reason)
+	}
+
 	lab(t, m, "rm -rf /home/anna/.ssh; mkdir -m 700 /root/.ssh; ln -s /root/.ssh /home/anna/.ssh; echo "+two+" >/root/.ssh/authorized_keys")
 	if got := kit.Run(sdk.With{"user": "anna", "keys": []string{one}}); got.Outcome != "failed" || lab(t, m, "cat /root/.ssh/authorized_keys") != two {
 		t.Errorf("a link to what is root's: %s (%s), %s", got.Outcome, got.Reason, lab(t, m, "ls -la /root/.ssh; cat /root/.ssh/*"))

@@ -89,6 +89,8 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 		return r.Lacks("user %s: there is no such user: add a step of the type user before this one", p.User)
 	case now.foreign != "":
 		return sdk.Refuse("user %s: %s belongs to another user: chown it first", p.User, now.foreign)
+	case now.odd != "":
+		return sdk.Refuse("user %s: %s is not a file: remove it first", p.User, now.odd)
 	}
 	content := edit(p, now.content)
 	if content == now.content && (now.tight || p.State == "absent") {

@@ -15,7 +15,7 @@ import (
 
 // account is the user as the host has it.
 type account struct {
-	home, foreign       string // foreign: what belongs to another user, "" for nothing
+	home, foreign, odd  string // what belongs to another user, and what is no file; "" for nothing
 	content             string
 	there, tight        bool   // whether the file exists, and whether only the user may read and write it and its folder
 	login, key          string // who logged in, and the data of the key of the session, where it is known
@@ -28,7 +28,7 @@ func read(text string) account {
 	a := sdk.ReadAnswer(head)
 	fields := strings.Fields(a.Value("key"))
 	now := account{
-		home: a.Value("home"), foreign: a.Value("foreign"), content: content, there: there, tight: a.Has("tight"),
+		home: a.Value("home"), foreign: a.Value("foreign"), odd: a.Value("odd"), content: content, there: there, tight: a.Has("tight"),
 		login: a.Value("login"), root: a.Has("root"), pending: a.Value("pending"), pendingKey: a.Value("pendingkey"),
 	}
 	if len(fields) > 1 {
@@ -73,8 +73,9 @@ tight=1
 [ -d .ssh ] || exit 0
 mine .ssh/. || { echo "foreign $home/.ssh"; exit 0; }
 case $mode in drwx------* | drwx--S---*) ;; *) tight= ;; esac
-if [ -e .ssh/authorized_keys ]; then
-  [ ! -f .ssh/authorized_keys ] || mine .ssh/authorized_keys || { [ -L .ssh/authorized_keys ] || echo "foreign $home/.ssh/authorized_keys"; }
+if [ -e .ssh/authorized_keys ] && [ ! -f .ssh/authorized_keys ]; then echo "odd $home/.ssh/authorized_keys" # a FIFO would never end
+elif [ -e .ssh/authorized_keys ]; then
+  mine .ssh/authorized_keys || { [ -L .ssh/authorized_keys ] || echo "foreign $home/.ssh/authorized_keys"; }
   case $mode in -rw-------*) ;; *) tight= ;; esac
   [ -z "$tight" ] || echo tight
   echo content
