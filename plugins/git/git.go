@@ -127,6 +127,10 @@ func text(commit, origin string) string {
 	if commit == "" {
 		return ""
 	}
+	if u, err := url.Parse(origin); err == nil && u.User != nil { // a clone made by hand may hold a login
+		u.User = nil
+		origin = u.String()
+	}
 	return "commit " + commit + "\norigin " + origin + "\n"
 }
 

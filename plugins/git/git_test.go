@@ -74,3 +74,15 @@ func TestDecide(t *testing.T) {
 		}
 	}
 }
+
+// The origin of a clone that a person made may hold a login: a diff shows none of it. Red with the
+// origin as it is. Control: an origin that is no URL stays.
+func TestADiffShowsNoLogin(t *testing.T) {
+	for origin, want := range map[string]string{
+		"https://bot:token@git.example/a.git": "https://git.example/a.git", "git@git.example:a.git": "git@git.example:a.git",
+	} {
+		if got := text("c", origin); got != "commit c\norigin "+want+"\n" {
+			t.Errorf("%s: %q", origin, got)
+		}
+	}
+}
