@@ -131,7 +131,7 @@ func (now account) guard(r *sdk.Run[Params, sdk.NoState], id string) sdk.DeadMan
 func guarded(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now account, content string) error {
 	dead := now.guard(r, "k"+strings.ToLower(rand.Text()))
 	stage := sdk.Vars("u", r.Params.User) + asScript +
-		"cat >\"$ID/new\" && as 'cd -P -- \"$home\" && { [ ! -e .ssh/authorized_keys ] || cat .ssh/authorized_keys; }' >\"$ID/old\" || giveup 'the old keys cannot be kept'\n"
+		"cat >\"$ID/new\" && as 'cd -P -- \"$home\" && { [ ! -f .ssh/authorized_keys ] || cat .ssh/authorized_keys; }' >\"$ID/old\" || giveup 'the old keys cannot be kept'\n"
 	write := "( " + writeScript(r.Params.User, now, content) + ") <./new || { e=$?; mv armed confirmed; " + strings.TrimSpace(dead.Release()) + "; exit $e; }\n"
 	script := dead.Prelude() + dead.Take() + stage + dead.Start() + dead.Held() + write + "echo written\n"
 	result := r.Host().Short(ctx, sdk.Command{Run: script, Stdin: strings.NewReader(content)})
