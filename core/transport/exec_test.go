@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -216,6 +219,42 @@ func TestRunWaitsForTheWholeProcessGroupWhenContextEnds(t *testing.T) {
 			t.Errorf("%s: of group %s is left %q; %+v, %v", name, group, left.String(), exit, err)
 		}
 	}
+}
+
+// A process in a call of the kernel may outlive KILL: the script must not report its end. A signal
+// without effect stands for that call.
+func TestKillScriptFailsWhereAProcessOutlivesKill(t *testing.T) {
+	t.Parallel()
+	sshd := filepath.Join(t.TempDir(), "sshd")
+	sh, err := filepath.EvalSymlinks("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(sh, sshd); err != nil {
+		t.Fatal(err)
+	}
+	began := make(chan struct{})
+	parent := exec.CommandContext(testContext(t), sshd, "-c", "setsid sh -c 'echo begun; while :; do sleep 1; done' & wait") // #nosec G204 // the program is a link to sh
+	parent.Env = append(os.Environ(), "TURNUS_EXEC=0123456789abcdef")
+	parent.Stdout = &firstWrite{began}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	for _, c := range []struct {
+		kill string
+		exit int
+	}{
+		{`kill() { [ "$1" != -0 ] || command kill "$@"; }` + "\n", 1},
+		{"", 0},
+	} {
+		script := exec.CommandContext(testContext(t), "/bin/sh", "-c", c.kill+killScript, "turnus", "01234567", "89abcdef") // #nosec G204 // the script is the product's
+		_ = script.Run()
+		if got := script.ProcessState.ExitCode(); got != c.exit {
+			t.Errorf("with %q: exit %d, expected %d", c.kill, got, c.exit)
+		}
+	}
+	_ = parent.Wait()
 }
 
 func TestTrapBackgroundChildHoldsStdout(t *testing.T) { // reference ssh 8

@@ -73,8 +73,9 @@ func (x *execution) signal(name string) {
 // within 2 s by KILL. It finds them all before the first signal, because sudo passes TERM on, and
 // nobody finds a group whose leader has ended. It waits until the groups have ended: cat continues
 // where a process ends while it is read, and sed would not. Zombies do not count: not every init
-// buries them. It needs Linux's /proc, and fails where it finds no such group. Daemons that left
-// the group are spared.
+// buries them. It needs Linux's /proc, and fails where it finds no such group, or one outlives
+// KILL, as in a call of the kernel to a disk that does not answer. Daemons that left the group are
+// spared.
 const killScript = `n=1 ID=$1$2 groups=
 for f in $(grep -lF "$ID" /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null); do
   p=${f#/proc/}; p=${p%%/*}
@@ -98,6 +99,7 @@ for sig in TERM KILL; do
     read -r now rest </proc/uptime
   done
 done
+[ "$lives" ] && n=1
 exit $n`
 
 // elevated reports whether the command runs as the other user. It may have begun a moment ago, and
