@@ -45,12 +45,12 @@ func (c *Catalog) knows() []definitions.KnownSource {
 
 // take puts the hosts of sources beside the project's.
 func (c *Current) take(ctx context.Context, known []knownSource) error {
-	var from []definitions.HostSource
+	var from []inventory.Document
 	var names []string
 	hosts := sourceHosts{serial: c.hosts.serial + 1, source: map[string]string{}, uses: map[string]core.SourceUse{}, taken: map[string]definitions.TakenHosts{}}
 	for _, k := range known {
 		if k.used != nil {
-			from, names = append(from, definitions.HostSource{Tenant: k.Tenant, Hosts: *k.used}), append(names, k.Name)
+			from, names = append(from, *k.used), append(names, k.Name)
 			hosts.uses[k.Name] = k.use
 		}
 	}

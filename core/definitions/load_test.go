@@ -168,7 +168,7 @@ func TestAProjectWithoutHostsOfItsOwn(t *testing.T) {
 			`{"hosts": {"n1": {"groups": ["web"]}}}`:         "",
 			`{"hosts": {"n1": {}, "n2": {"customer": "x"}}}`: "playbooks/patch.yaml:2:10: targets: selects none of 2 hosts: 0 of the project, 2 of source nb",
 		} {
-			full, _, err := set.WithHosts(t.Context(), []HostSource{{Hosts: inventory.Document{Name: "source nb", Data: []byte(hosts)}}})
+			full, _, err := set.WithHosts(t.Context(), []inventory.Document{{Name: "source nb", Data: []byte(hosts)}})
 			if err != nil {
 				t.Fatal(err)
 			}

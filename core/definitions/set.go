@@ -51,7 +51,7 @@ type Set struct {
 	sent     []entry        // of a commit: files beside playbooks, which those may send; nil: not known
 	windows  []windows.Document
 	layout   layout
-	others   []HostSource          // of WithHosts
+	others   []inventory.Document  // of WithHosts
 	apart    playbooks.Diagnostics // Warnings, except those about the hosts that targets: selects
 	selected map[string][]string   // playbook to the names of the hosts that targets: selects
 }

@@ -29,15 +29,14 @@ func Explain(ctx context.Context, paths []string, host string, docs ...Document)
 	return explain(ctx, disk{}, paths, host, docs)
 }
 
-// ExplainFS is Explain of what LoadFS loads.
+// ExplainFS is Explain of paths of a tree, which LoadFS and LoadDocument load.
 func ExplainFS(ctx context.Context, tree fs.FS, paths []string, host string, docs ...Document) ([]Origin, error) {
 	return explain(ctx, tree, paths, host, docs)
 }
 
 func explain(ctx context.Context, tree fs.FS, paths []string, host string, docs []Document) ([]Origin, error) {
-	b := newBuilder(tree)
-	b.explained = host
-	inv, err := b.load(ctx, paths, docs)
+	p := parts{tree: tree, paths: paths, docs: docs, explained: host}
+	inv, err := p.load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +47,7 @@ func explain(ctx context.Context, tree fs.FS, paths []string, host string, docs 
 		}
 		return nil, fmt.Errorf("the inventory has no host %s: %w%s", yamlread.Quote(host), core.ErrNotFound, hint)
 	}
-	return b.origins, nil
+	return p.origins, nil
 }
 
 // note records the place of a key of some settings, if a host will be explained.

@@ -62,7 +62,7 @@ func (f *file) ini(data []byte) {
 		}
 	}
 	for _, p := range r.pending {
-		if r.declared[p.name] {
+		if r.declared[p.name] || r.b.known.groups[p.name] {
 			continue
 		}
 		var known []string

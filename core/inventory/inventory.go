@@ -33,8 +33,7 @@ import (
 // what an entry points to.
 type Inventory struct {
 	Hosts    []core.Host // in the order of the sources
-	Sources  []string
-	Warnings []string // things read but not used, each with its place
+	Warnings []string    // things read but not used, each with its place
 
 	index   map[string]int   // host name to its place in Hosts
 	members map[string][]int // group, customer or site to the places of its hosts, as GROUP[N] counts them
@@ -47,9 +46,10 @@ type Inventory struct {
 // Load reads each path: Turnus YAML, Ansible INI or YAML, an executable that prints
 // Ansible's JSON, a folder of these, or "a,b,c," (a list of names). Later sources win.
 // Errors carry file:line:col; all of one file's are reported together, as Errors,
-// which are core.ErrInvalid. Documents come before the paths.
+// which are core.ErrInvalid. Hosts of documents come before the others, as LoadDocument returns
+// them.
 func Load(ctx context.Context, paths []string, docs ...Document) (*Inventory, error) {
-	return newBuilder(disk{}).load(ctx, paths, docs)
+	return (&parts{tree: disk{}, paths: paths, docs: docs}).load(ctx)
 }
 
 // LoadBeside reads paths as Load does, and then group_vars and host_vars of one more folder, as
@@ -57,7 +57,7 @@ func Load(ctx context.Context, paths []string, docs ...Document) (*Inventory, er
 func LoadBeside(ctx context.Context, paths []string, folder string) (*Inventory, error) {
 	b := newBuilder(disk{})
 	b.beside = folder
-	inv, err := b.load(ctx, paths, nil)
+	inv, err := b.load(ctx, paths)
 	if b.besideRead {
 		return nil, err
 	}
@@ -85,13 +85,13 @@ func (b *builder) addBeside() {
 
 // LoadFS reads paths of a tree as Load does, in which no program is run, no path is a list of
 // names, and nothing has credentials: a tree that others wrote gives data and nothing else.
-func LoadFS(ctx context.Context, tree fs.FS, paths []string, docs ...Document) (*Inventory, error) {
-	return newBuilder(tree).load(ctx, paths, docs)
+func LoadFS(ctx context.Context, tree fs.FS, paths []string) (*Inventory, error) {
+	return newBuilder(tree).load(ctx, paths)
 }
 
-func (b *builder) load(ctx context.Context, paths []string, docs []Document) (*Inventory, error) {
-	for _, d := range docs {
-		b.document(d)
+func (b *builder) load(ctx context.Context, paths []string) (*Inventory, error) {
+	if b.of != nil {
+		b.document(*b.of)
 	}
 	for _, p := range paths {
 		if err := ctx.Err(); err != nil {
@@ -123,10 +123,6 @@ func (b *builder) load(ctx context.Context, paths []string, docs []Document) (*I
 	if len(b.errs) > 0 {
 		return nil, b.errs.sorted()
 	}
-	for _, d := range docs {
-		inv.Sources = append(inv.Sources, d.Name)
-	}
-	inv.Sources = append(inv.Sources, paths...)
 	return inv, nil
 }
 

@@ -66,7 +66,9 @@ func (w *memberWalk) members(g *group, first []int) []int {
 	}
 	own := func(g *group) {
 		for _, e := range g.hosts {
-			add(w.inv.index[e.name])
+			if i, made := w.inv.index[e.name]; made {
+				add(i)
+			}
 		}
 	}
 	own(g)

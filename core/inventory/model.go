@@ -189,6 +189,9 @@ type builder struct {
 	explained  string                                     // the host whose values are asked for; "" records no places
 	origins    []Origin                                   // of that host
 	froms      map[string]func(host, field string) string // of documents
+	of         *Document                                  // only its hosts are made; nil: those of the paths
+	known      known                                      // names of other documents
+	ran        map[string][]byte                          // what programs printed already, by their calls
 }
 
 func newBuilder(tree fs.FS) *builder {
@@ -303,6 +306,9 @@ func (b *builder) build() *Inventory {
 	bases := map[string]*base{}
 	var key []byte
 	for _, e := range b.list {
+		if b.of != nil && e.at.file != b.of.Name {
+			continue // the document does not name it
+		}
 		who, where := b.belongs(e)
 		key = append(append(append(append(key[:0], who...), 0), where...), 0)
 		for _, g := range e.groups {

@@ -26,6 +26,9 @@ func (b *builder) resolveChildren() {
 	for _, g := range b.order {
 		for _, ref := range g.childRef {
 			c := b.groups[ref.text]
+			if c == nil && b.known.groups[ref.text] {
+				continue
+			}
 			if c == nil {
 				err := b.problem(ref.at, "group %q has the child %q, which is not defined", g.name, ref.text)
 				if len(b.errs) <= maxHints {
@@ -65,7 +68,7 @@ func (b *builder) resolveMember(g *group, sel selector) int {
 		b.addByName(g, sel.text, sel)
 		return 1
 	}
-	if b.compared += len(b.list); b.compared > maxCompared {
+	if b.compared += len(b.list) + len(b.known.hosts); b.compared > maxCompared {
 		b.stop(sel.at, "too many patterns for %d hosts", len(b.list))
 		return 1
 	}
@@ -76,12 +79,20 @@ func (b *builder) resolveMember(g *group, sel selector) int {
 			n++
 		}
 	}
+	for name := range b.known.hosts {
+		if n == 0 && glob(sel.text, name) {
+			n++
+		}
+	}
 	return n
 }
 
 func (b *builder) addByName(g *group, name string, sel selector) {
 	if e := b.hosts[name]; e != nil {
 		b.join(g, e)
+		return
+	}
+	if b.known.hosts[name] {
 		return
 	}
 	err := b.problem(sel.at, "group %q lists the host %q, which is not defined", g.name, name)

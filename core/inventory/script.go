@@ -31,7 +31,7 @@ func (f *file) execute(ctx context.Context, path string) error {
 	if !strings.ContainsRune(path, filepath.Separator) {
 		path = "." + string(filepath.Separator) + path // never looked up in PATH
 	}
-	out, err := runScript(ctx, path, "--list")
+	out, err := f.b.run(ctx, path, "--list")
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (f *file) execute(ctx context.Context, path string) error {
 			return
 		}
 		var one []byte
-		if one, failed = runScript(ctx, path, "--host", e.name); failed != nil {
+		if one, failed = f.b.run(ctx, path, "--host", e.name); failed != nil {
 			return
 		}
 		if vars := f.parseJSON(one); vars != nil {
@@ -62,6 +62,19 @@ func (f *file) execute(ctx context.Context, path string) error {
 			Hint = "let --list print _meta: {hostvars: {…}}"
 	}
 	return failed
+}
+
+// run returns what a program prints. It is called once for all parts of an inventory.
+func (b *builder) run(ctx context.Context, path string, args ...string) ([]byte, error) {
+	call := strings.Join(append([]string{path}, args...), "\x00")
+	if out, ran := b.ran[call]; ran {
+		return out, nil
+	}
+	out, err := runScript(ctx, path, args...)
+	if err == nil && b.ran != nil {
+		b.ran[call] = out
+	}
+	return out, err
 }
 
 // runScript runs a program with bounded time and output.

@@ -9,18 +9,25 @@ import (
 
 // With returns the inventory with the hosts of another one that take accepts behind its own. take
 // may change its copy of the host.
-// Groups of one name become one. A host that both have stays as inv has it.
-func (inv *Inventory) With(other *Inventory, take func(*core.Host) bool) *Inventory {
-	all := &Inventory{
-		Hosts: slices.Clone(inv.Hosts), Sources: slices.Concat(inv.Sources, other.Sources), Warnings: inv.Warnings,
+// Groups of one name become one. A host that both have stays as inv has it: twice has its name.
+func (inv *Inventory) With(other *Inventory, take func(*core.Host) bool) (all *Inventory, twice []string) {
+	all = &Inventory{
+		Hosts: slices.Clone(inv.Hosts), Warnings: slices.Clone(inv.Warnings),
 		index: maps.Clone(inv.index), members: maps.Clone(inv.members), named: slices.Clone(inv.named),
-		logins: inv.logins, foreign: inv.foreign, places: slices.Clone(inv.places),
+		logins: maps.Clone(inv.logins), foreign: slices.Clone(inv.foreign), places: slices.Clone(inv.places),
 	}
 	to := make([]int, len(other.Hosts)) // their places in all
 	for i, h := range other.Hosts {
 		to[i] = -1
-		if _, has := all.index[h.Name]; has || !take(&h) {
+		if _, has := all.index[h.Name]; has {
+			twice = append(twice, h.Name)
 			continue
+		}
+		if !take(&h) {
+			continue
+		}
+		if login, has := other.logins[h.Name]; has {
+			all.logins[h.Name] = login
 		}
 		to[i] = len(all.Hosts)
 		all.index[h.Name] = to[i]
@@ -46,5 +53,5 @@ func (inv *Inventory) With(other *Inventory, take func(*core.Host) bool) *Invent
 			all.named = append(all.named, name)
 		}
 	}
-	return all
+	return all, twice
 }
