@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,8 @@ import (
 const (
 	fetchTime   = 3 * time.Minute
 	requestTime = time.Minute
-	maxAnswer   = 32 << 20 // of one page
+	maxAnswer   = 32 << 20  // of one page
+	maxFetched  = 256 << 20 // of all answers of one fetch
 )
 
 // Fetcher asks sources. Its methods are safe for concurrent use.
@@ -30,6 +32,8 @@ type Fetcher struct {
 	Token func(ctx context.Context, name string) ([]byte, error)
 	// Sandbox confines programs; nil does not.
 	Sandbox *sandbox.Sandbox
+
+	most int // bytes of all answers of one fetch; 0 is maxFetched
 }
 
 // Fetch returns all hosts of a source as they are now, or an error that names the source: there is
@@ -68,6 +72,8 @@ func (f *Fetcher) fetch(ctx context.Context, s Source, g *Generation) error {
 		return err
 	}
 	defer c.http.CloseIdleConnections()
+	c.left = cmp.Or(f.most, maxFetched)
+	c.most = c.left
 	if s.Kind == NetBox {
 		return fetchNetBox(ctx, c, s, g)
 	}
@@ -107,6 +113,8 @@ func (f *Fetcher) token(ctx context.Context, s Source) ([]byte, error) {
 type client struct {
 	http   *http.Client
 	header http.Header
+	most   int // bytes of all its answers
+	left   int // the rest of them
 }
 
 // bearerPrefix begins NetBox tokens of the second version.
@@ -137,7 +145,7 @@ func newClient(s Source, token string) (*client, error) {
 
 // get asks for a page of JSON. Errors have no query and nothing of the body.
 func (c *client) get(ctx context.Context, u *url.URL, read func(io.Reader) error) error {
-	shown := u.Scheme + "://" + u.Host + u.Path
+	shown := shownURL(u)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("GET %s: %w", shown, core.ErrInvalid)
@@ -154,9 +162,15 @@ func (c *client) get(ctx context.Context, u *url.URL, read func(io.Reader) error
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("GET %s: the server answers %d: %s", shown, resp.StatusCode, statusText(resp.StatusCode))
 	}
-	body := &limited{r: resp.Body, left: maxAnswer}
-	if err := read(body); err != nil {
-		if body.left <= 0 {
+	bound := min(maxAnswer, c.left)
+	body := &limited{r: resp.Body, left: bound}
+	err = read(body)
+	c.left -= bound - body.left
+	if err != nil {
+		switch {
+		case c.left <= 0:
+			return fmt.Errorf("GET %s: this answer and those before it have more than %d MiB: %w\nhint: filter: of the source asks for fewer records", shown, c.most>>20, core.ErrInvalid)
+		case body.left <= 0:
 			return fmt.Errorf("GET %s: the answer has more than %d MiB: %w", shown, maxAnswer>>20, core.ErrInvalid)
 		}
 		return fmt.Errorf("GET %s: %w", shown, err)
@@ -176,8 +190,13 @@ func statusText(code int) string {
 	return http.StatusText(code)
 }
 
+// shownURL is a URL without its query.
+func shownURL(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
 func notJSON(u *url.URL) error {
-	return fmt.Errorf("GET %s://%s%s: the answer is not JSON: %w", u.Scheme, u.Host, u.Path, core.ErrInvalid)
+	return fmt.Errorf("GET %s: the answer is not JSON: %w", shownURL(u), core.ErrInvalid)
 }
 
 // limited fails at the bound instead of ending there: half of an answer is none.

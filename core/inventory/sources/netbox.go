@@ -49,7 +49,7 @@ func fetchNetBox(ctx context.Context, c *client, s Source, g *Generation) error 
 				return fmt.Errorf("filter %s: NetBox has no such filter for %s and would answer with all of them: %w%s", yamlread.Quote(name), kind, core.ErrInvalid, hint)
 			}
 		}
-		l := &listing{c: c, kind: kind, at: s.URL.JoinPath(recordPaths[kind]), query: s.query(slices.Contains(known, "start"))}
+		l := &listing{c: c, kind: kind, at: s.URL.JoinPath(recordPaths[kind]), query: s.query(slices.Contains(known, "start")), uses: s.uses()}
 		all, err := l.read(ctx)
 		if err != nil {
 			return err
@@ -76,6 +76,16 @@ func (s Source) query(cursor bool) url.Values {
 	return q
 }
 
+// uses are the keys of a record that become values of a host.
+func (s Source) uses() map[string]bool {
+	keys := map[string]bool{"id": true, "name": true}
+	for _, path := range s.Map {
+		key, _, _ := strings.Cut(path, ".")
+		keys[key] = true
+	}
+	return keys
+}
+
 // record is one object of NetBox.
 type record struct {
 	kind   string
@@ -92,6 +102,7 @@ type listing struct {
 	kind  string
 	at    *url.URL
 	query url.Values
+	uses  map[string]bool // the keys of records that are kept
 }
 
 type page struct {
@@ -123,6 +134,7 @@ func (l *listing) read(ctx context.Context) ([]record, error) {
 			count = *p.Count
 		}
 		for _, fields := range *p.Results {
+			maps.DeleteFunc(fields, func(key string, _ any) bool { return !l.uses[key] }) // thousands of records stay in memory
 			r := record{kind: l.kind, fields: fields}
 			id, ok := fields["id"].(json.Number)
 			if ok {

@@ -167,6 +167,30 @@ func TestNetBoxTraps(t *testing.T) {
 	}
 }
 
+// Pages that are each small enough are bounded together.
+func TestNetBoxListingIsBounded(t *testing.T) {
+	t.Parallel()
+	n := &servers.NetBox{Devices: servers.NetBoxDevices(3000), Alter: func(_ int, p map[string]any) any {
+		p["comments"] = strings.Repeat("x", 1<<20)
+		return p
+	}}
+	s := sourceOf(t, n, "")
+	for most, want := range map[int]string{
+		3 << 20: "source nb (sources.yaml:2): GET " + s.URL.String() + "/api/dcim/devices/: this answer and those before it have more than 3 MiB",
+		8 << 20: "",
+	} {
+		f := fetcher("token")
+		f.Most(most)
+		_, err := f.Fetch(t.Context(), s)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "hint: filter: of the source")) {
+			t.Errorf("with %d MiB the error is %v, want %q", most>>20, err, want)
+		}
+	}
+	if asked := len(n.Requests()); asked > 9 {
+		t.Errorf("%d requests, want at most 5 and 4", asked)
+	}
+}
+
 // Without the check by the schema, NetBox would answer an unknown filter with all devices.
 func TestNetBoxAnswersUnknownFiltersWithEverything(t *testing.T) {
 	t.Parallel()
