@@ -30,28 +30,31 @@ func (b *become) host() core.HostBecome {
 
 // becomeField reads {always: true, user: app, method: doas}.
 func (t *turnus) becomeField(s *settings) field {
-	return field{Key: "become", Read: func(v *yaml.Node) {
-		t.Mapping(v, "become",
-			yamlread.Value(t.Reader, "always", &s.become.always, func(text string) (*bool, error) {
-				on, ok := truth(text)
-				if !ok {
-					return nil, yamlread.Fault{Expected: "true or false"}
-				}
-				return &on, nil
-			}),
-			yamlread.Value(t.Reader, "user", &s.become.user, func(text string) (string, error) {
-				if text == "" || (core.Become{User: text}).Check() != nil {
-					return "", yamlread.Fault{Expected: "a user name such as root"}
-				}
-				return text, nil
-			}),
-			yamlread.Value(t.Reader, "method", &s.become.method, func(text string) (string, error) {
-				if text == "" || (core.Become{Method: text}).Check() != nil {
-					return "", yamlread.Fault{Expected: core.BecomeSudo + " or " + core.BecomeDoas}
-				}
-				return text, nil
-			}))
-	}}
+	return field{Key: "become", Read: func(v *yaml.Node) { t.Mapping(v, "become", t.becomeFields(s)...) }}
+}
+
+func (t *turnus) becomeFields(s *settings) []field {
+	return []field{
+		yamlread.Value(t.Reader, "always", &s.become.always, func(text string) (*bool, error) {
+			on, ok := truth(text)
+			if !ok {
+				return nil, yamlread.Fault{Expected: "true or false"}
+			}
+			return &on, nil
+		}),
+		yamlread.Value(t.Reader, "user", &s.become.user, func(text string) (string, error) {
+			if text == "" || (core.Become{User: text}).Check() != nil {
+				return "", yamlread.Fault{Expected: "a user name such as root"}
+			}
+			return text, nil
+		}),
+		yamlread.Value(t.Reader, "method", &s.become.method, func(text string) (string, error) {
+			if text == "" || (core.Become{Method: text}).Check() != nil {
+				return "", yamlread.Fault{Expected: core.BecomeSudo + " or " + core.BecomeDoas}
+			}
+			return text, nil
+		}),
+	}
 }
 
 // ansibleBecome applies a var of Ansible; false when it is none of these.

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// The example of the guide is an inventory that loads.
-func TestGuideExampleLoads(t *testing.T) {
+// guideExample is the inventory that the guide shows.
+func guideExample(t *testing.T) string {
+	t.Helper()
 	guide, err := os.ReadFile("../../docs/inventory.md")
 	if err != nil {
 		t.Fatal(err)
@@ -17,7 +18,12 @@ func TestGuideExampleLoads(t *testing.T) {
 	if !ok {
 		t.Fatal("the guide has no example")
 	}
-	inv := loadText(t, "hosts.yaml", text)
+	return text
+}
+
+// The example of the guide is an inventory that loads.
+func TestGuideExampleLoads(t *testing.T) {
+	inv := loadText(t, "hosts.yaml", guideExample(t))
 	if len(inv.Hosts) != 303 || len(inv.Warnings) != 0 {
 		t.Errorf("%d hosts, warnings %q", len(inv.Hosts), inv.Warnings)
 	}

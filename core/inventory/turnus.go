@@ -34,14 +34,20 @@ func (f *file) turnus(root *yaml.Node) {
 	t.perHost = t.hostFields()
 	t.MappingWith(root, "the inventory", map[string]string{
 		"sources": "sources are named by the person who types: turnus run -i FILE; they are no part of a project",
-	},
-		field{Key: "defaults", Read: func(v *yaml.Node) { t.Mapping(v, "defaults", t.settings(&f.b.defaults)...) }},
+	}, t.topFields()...)
+	for _, check := range t.late {
+		check()
+	}
+}
+
+// topFields are the keys of a file. topKeys has their names.
+func (t *turnus) topFields() []field {
+	return []field{
+		{Key: "defaults", Read: func(v *yaml.Node) { t.Mapping(v, "defaults", t.settings(&t.b.defaults)...) }},
 		t.named("customers", t.customer),
 		t.named("groups", t.group),
 		t.named("hosts", func(k, v *yaml.Node) { t.hosts(k, v, "", "") }),
-		t.named("pools", t.pool))
-	for _, check := range t.late {
-		check()
+		t.named("pools", t.pool),
 	}
 }
 
@@ -77,9 +83,13 @@ func asWritten(text string) (string, error) { return text, nil }
 func (t *turnus) customer(k, v *yaml.Node) {
 	name := k.Value
 	c := t.b.customer(name, t.at(k.Line, k.Column))
-	t.Mapping(v, "customer "+strconv.Quote(name), append(t.settings(&c.settings),
+	t.Mapping(v, "customer "+strconv.Quote(name), t.customerFields(name, c)...)
+}
+
+func (t *turnus) customerFields(name string, c *customer) []field {
+	return append(t.settings(&c.settings),
 		t.named("sites", func(k, v *yaml.Node) { t.site(name, c, k, v) }),
-		t.named("hosts", func(k, v *yaml.Node) { t.hosts(k, v, name, "") }))...)
+		t.named("hosts", func(k, v *yaml.Node) { t.hosts(k, v, name, "") }))
 }
 
 func (t *turnus) site(owner string, c *customer, k, v *yaml.Node) {
@@ -89,23 +99,38 @@ func (t *turnus) site(owner string, c *customer, k, v *yaml.Node) {
 		s = &settings{}
 		c.sites[name] = s
 	}
-	t.Mapping(v, "site "+strconv.Quote(name), append(t.settings(s),
-		t.named("hosts", func(k, v *yaml.Node) { t.hosts(k, v, owner, name) }))...)
+	t.Mapping(v, "site "+strconv.Quote(name), t.siteFields(owner, name, s)...)
+}
+
+func (t *turnus) siteFields(owner, name string, s *settings) []field {
+	return append(t.settings(s), t.named("hosts", func(k, v *yaml.Node) { t.hosts(k, v, owner, name) }))
 }
 
 func (t *turnus) group(k, v *yaml.Node) {
 	g := t.b.group(k.Value, t.at(k.Line, k.Column))
-	t.Mapping(v, "group "+strconv.Quote(k.Value), append(t.settings(&g.inline),
+	t.Mapping(v, "group "+strconv.Quote(k.Value), t.groupFields(g)...)
+}
+
+const maxPriority = 1_000_000
+
+func (t *turnus) groupFields(g *group) []field {
+	return append(t.settings(&g.inline),
 		t.selectors("hosts", &g.match),
 		t.selectors("children", &g.childRef),
-		t.Int("priority", &g.priority, 1, 1_000_000))...)
+		t.Int("priority", &g.priority, 1, maxPriority))
 }
 
 func (t *turnus) pool(k, v *yaml.Node) {
 	p := &pool{name: k.Value, at: t.at(k.Line, k.Column)}
 	t.b.pools = append(t.b.pools, p)
-	t.Mapping(v, "pool "+strconv.Quote(k.Value), t.selectors("customers", &p.customers), t.selectors("sites", &p.sites),
-		t.selectors("groups", &p.groups), t.selectors("hosts", &p.host))
+	t.Mapping(v, "pool "+strconv.Quote(k.Value), t.poolFields(p)...)
+}
+
+func (t *turnus) poolFields(p *pool) []field {
+	return []field{
+		t.selectors("customers", &p.customers), t.selectors("sites", &p.sites),
+		t.selectors("groups", &p.groups), t.selectors("hosts", &p.host),
+	}
 }
 
 // draft is an entry under hosts: while it is read.
@@ -243,11 +268,13 @@ func pick(values []string, i, n int) string {
 	return values[i*len(values)/n]
 }
 
+const maxPort = 65535
+
 // settings are the fields that every layer may have.
 func (t *turnus) settings(s *settings) []field {
 	fields := []field{
 		t.one("user", &s.ssh.User),
-		t.Int("port", &s.ssh.Port, 1, 65535),
+		t.Int("port", &s.ssh.Port, 1, maxPort),
 		t.one("credential", &s.ssh.Credential),
 		t.own(t.list("identity_file", &s.login.IdentityFiles, asWritten)),
 		t.own(t.one("certificate_file", &s.login.CertificateFile)),

@@ -37,7 +37,7 @@ func Schema() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the schema of sources: %w", err)
 	}
-	return out, nil
+	return append(out, '\n'), nil
 }
 
 func never() *jsonschema.Schema { return &jsonschema.Schema{Not: &jsonschema.Schema{}} }
