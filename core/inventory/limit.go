@@ -282,7 +282,8 @@ func (inv *limiting) matchFunc(part string, fits func(string) bool) ([]int, erro
 	return hits, nil
 }
 
-// matchRange selects the hosts that a range writes out, all of which must exist.
+// matchRange selects the hosts that a range writes out, or groups where no host has the name. All
+// must exist.
 func (inv *limiting) matchRange(part string) ([]int, error) {
 	names, err := expand(part)
 	if err != nil {
@@ -293,6 +294,10 @@ func (inv *limiting) matchRange(part string) ([]int, error) {
 	}
 	var hits []int
 	for _, n := range names {
+		if i, ok := inv.index[n]; ok { // a group of the same name is not meant
+			hits = append(hits, i)
+			continue
+		}
 		more, err := inv.match(n, false)
 		if err != nil {
 			return nil, err
@@ -326,8 +331,8 @@ func cut(hits []int, m []string) ([]int, error) {
 	return hits[from:min(to+1, n)], nil
 }
 
-// ambiguous refuses a subscript that is also a range of names of other hosts: output writes the
-// hosts web2 to web4 as web[2:4], which is web3 to web5 by the positions in a group web.
+// ambiguous refuses a subscript that is also a range of names of other hosts: web[2:4] is web2 to
+// web4 by name, and web3 to web5 by the positions in a group web.
 func (inv *limiting) ambiguous(part string, m []string, placed []int) error {
 	if m[3] == "" || m[4] == "" || strings.ContainsAny(m[1], "*?[") || !hasRange(part) {
 		return nil

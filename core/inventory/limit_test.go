@@ -162,13 +162,13 @@ func TestFaultW7SubscriptOfAParentGroup(t *testing.T) {
 	}
 }
 
-// Output writes names as web[2:4]. As a limit this would be other hosts, so it is refused, unless
-// both are the same hosts, or not all of the names are hosts.
+// A range of names that is also a subscript of other hosts is refused, unless not all of the names
+// are hosts. Groups of the names add nothing to a range.
 func TestARangeOfNamesIsNoSubscript(t *testing.T) {
-	inv := loadText(t, "hosts", "[web]\nweb[1:5]\n[db]\ndb[0:3]\n[fw]\nfw[1:2].x\n")
+	inv := loadText(t, "hosts", "[web]\nweb[1:5]\n[db]\ndb[0:3]\n[fw]\nfw[1:2].x\n[web3]\nweb1\n[web9]\ndb0\n")
 	for pattern, want := range map[string]string{
 		"web[2:4:1]": "web2 web3 web4", "web[0:1]": "web1 web2", "db[1:2]": "db1 db2", "web[3]": "web4", "fw[0:1]": "fw1.x fw2.x", "w*[1:2]": "web2 web3",
-		"web[2:4]": "", "web[1:1]": "", "web[3:5]": "",
+		"web[9:9:1]": "db0", "web[2:4]": "", "web[1:1]": "", "web[3:5]": "",
 	} {
 		got, err := inv.Limit(pattern)
 		if want == "" && (err == nil || !strings.Contains(err.Error(), "hint: write "+strings.TrimSuffix(pattern, "]")+":1] for the names")) || want != "" && (err != nil || names(got) != want) {

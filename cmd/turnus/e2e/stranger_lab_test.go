@@ -95,7 +95,7 @@ func TestLabStranger(t *testing.T) {
 	began := time.Now()
 	s.types(0, []string{"hosts", "ls", "-i", "hosts.ini"}, "web12", "db8")
 	s.types(4, []string{"exec", "-i", "hosts.ini", "all", "--", "hostname"}, "unknown host key", "hint: turnus hostkeys scan -i ")
-	s.types(0, []string{"hostkeys", "scan", "-i", "hosts.ini"}, "db[1:8],web[1:12]", "DUPLICATE", ssh.FingerprintSHA256(sshd.HostKey))
+	s.types(0, []string{"hostkeys", "scan", "-i", "hosts.ini"}, "db[1:8:1],web[1:12:1]", "DUPLICATE", ssh.FingerprintSHA256(sshd.HostKey))
 	s.types(0, []string{"hostkeys", "accept", "-i", "hosts.ini", "--accept-all-new"}, "20 keys accepted")
 	s.types(0, []string{"hostkeys", "check", "-i", "hosts.ini"})
 	s.types(0, []string{"exec", "-i", "hosts.ini", "all", "--", "id -un"}, "20 hosts", sshd.User)

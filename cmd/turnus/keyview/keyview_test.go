@@ -37,7 +37,7 @@ func TestOneKeyOfManyHostsIsOneLine(t *testing.T) {
 	if err := Scanned(con, list, nil, "-i hosts.ini", false); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\nweb[1:3000]  ssh-ed25519  SHA256:", "\ndb1 ", "is the key of 3000 hosts, web[1:3000]: each"} {
+	for _, want := range []string{"\nweb[1:3000:1]  ssh-ed25519  SHA256:", "\ndb1 ", "is the key of 3000 hosts, web[1:3000:1]: each"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in the output", want)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
-// FoldHosts writes many host names in at most so many characters: web[1:3000], fw-7.
+// FoldHosts writes many host names in at most so many characters: fw-7,web[1:3000:1]. If it is not
+// cut, the text is a --limit for these hosts.
 func FoldHosts(names []string, most int) string { return console.CutText(foldHosts(names), most) }
 
 // foldHosts writes many host names shortly: edge-[0001:0040].acme, fw-7.
@@ -45,7 +46,11 @@ func foldHosts(names []string) string {
 			}
 			switch {
 			case j-i >= 2:
-				out = append(out, fmt.Sprintf("%s[%0*d:%0*d]%s", p.head, p.width, ns[i], p.width, ns[j], p.tail))
+				step := ""
+				if p.tail == "" { // web[1:3] is also hosts of a group web, by their positions
+					step = ":1"
+				}
+				out = append(out, fmt.Sprintf("%s[%0*d:%0*d%s]%s", p.head, p.width, ns[i], p.width, ns[j], step, p.tail))
 			default:
 				for k := i; k <= j; k++ {
 					out = append(out, fmt.Sprintf("%s%0*d%s", p.head, p.width, ns[k], p.tail))

@@ -10,9 +10,9 @@ func TestFoldHosts(t *testing.T) {
 		{"", nil},
 		{"web", []string{"web"}},
 		{"web1,web2", []string{"web2", "web1"}},
-		{"web[1:3]", []string{"web1", "web2", "web3"}},
+		{"web[1:3:1]", []string{"web1", "web2", "web3"}},
 		{"fw009.fra,fw[001:003].fra", []string{"fw003.fra", "fw001.fra", "fw002.fra", "fw009.fra"}},
-		{"a[9:11]", []string{"a9", "a10", "a11"}},
+		{"a[9:11:1]", []string{"a9", "a10", "a11"}},
 	} {
 		if got := foldHosts(c.names); got != c.want {
 			t.Errorf("foldHosts(%q) = %q, want %q", c.names, got, c.want)

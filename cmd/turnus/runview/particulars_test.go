@@ -35,10 +35,10 @@ func TestEqualFailuresOfManyHostsAreOneLine(t *testing.T) {
 		var recap, groups strings.Builder
 		WriteRecap(con, &recap, r)
 		WriteGroups(con, &groups, r, LocalLogs)
-		if n := strings.Count(recap.String(), "300 hosts: web[1:300]\n"); n != 2 { // the output, and the reason
+		if n := strings.Count(recap.String(), "300 hosts: web[1:300:1]\n"); n != 2 { // the output, and the reason
 			t.Errorf("%s: the recap has no group of 300 hosts for output and reason:\n%.1000s", name, recap.String())
 		}
-		if !strings.HasPrefix(groups.String(), "web[1:300] (300 hosts) exit 1") || strings.Count(groups.String(), " exit 1") != 1 {
+		if !strings.HasPrefix(groups.String(), "web[1:300:1] (300 hosts) exit 1") || strings.Count(groups.String(), " exit 1") != 1 {
 			t.Errorf("%s: exec has more than one group:\n%.1000s", name, groups.String())
 		}
 	}
