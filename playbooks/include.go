@@ -292,7 +292,7 @@ func (d *decoder) stepsParams(n *yaml.Node, f *stepsDraft) {
 		case p.Type == SecretParam:
 			f.outer.giveSecret(f.given.fields[at], p)
 		case !f.given.fields[at].dynamic:
-			f.outer.give(f.given.fields[at].node, p, f.given.fields[at].plain())
+			f.outer.give(f.given.fields[at].node, p, f.given.fields[at].plain(), "")
 		}
 	}
 	d.declared = f.book.Params

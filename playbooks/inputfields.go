@@ -1,6 +1,7 @@
 package playbooks
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -102,7 +103,7 @@ func (d *decoder) readParams(n *yaml.Node, p *Playbook) {
 			continue
 		}
 		if v, given := d.o.Vars[e.Name]; given {
-			d.give(e.Key, &one, v)
+			d.give(e.Key, &one, v, one.setHint(v))
 		}
 		p.Params = append(p.Params, one)
 		d.declared = p.Params
@@ -155,20 +156,32 @@ func (d *decoder) accept(n *yaml.Node, p *Param) (any, bool) {
 	if len(d.diags) > before {
 		return nil, false
 	}
-	d.give(n, p, v)
+	d.give(n, p, v, "")
 	out := p.given
 	p.given = nil
 	return out, out != nil
 }
 
-// give makes v the value of the launch, or reports at n why it cannot be.
-func (d *decoder) give(n *yaml.Node, p *Param, v any) {
+// give makes v the value of the launch, or reports at n why it cannot be; the hint is for an error
+// without one.
+func (d *decoder) give(n *yaml.Node, p *Param, v any, hint string) {
 	out, err := p.Accept(v)
 	if e, ok := errors.AsType[*ValueError](err); ok {
+		e.Hint = cmp.Or(e.Hint, hint)
 		d.reportNode(n, unwantedValue(e))
 		return
 	}
 	p.given = out
+}
+
+// setHint shows how to give another value than v: the file declares the param, and the launch gives
+// the value.
+func (p *Param) setHint(v any) string {
+	value := "VALUE"
+	if text, ok := v.(string); ok && len(p.Choices) > 0 {
+		value = cmp.Or(yamlread.Nearest(text, texts(p.Choices)), fmt.Sprint(p.Choices[0]))
+	}
+	return fmt.Sprintf("the launch gives this value; give another one: -e %s=%s", p.Name, value)
 }
 
 // unwantedValue is a value that a param does not take, for a place in a file.
@@ -203,7 +216,7 @@ func (d *decoder) checkScheduleParams(root *yaml.Node, p *Playbook) {
 		v, given := p.Schedule.Vars[one.Name]
 		switch {
 		case given:
-			d.give(d.scheduled(at, one.Name), &one, v)
+			d.give(d.scheduled(at, one.Name), &one, v, "")
 		case one.Required:
 			d.reportNode(at, problem{message: "the schedule gives no value for the required param " + quote(one.Name), expected: fmt.Sprintf("params: {%s: VALUE}", one.Name)})
 		}

@@ -36,6 +36,8 @@ turnus submit site -b
 turnus submit site --become
 turnus run site.yaml -i hosts.ini -e release
 turnus run site.yaml -i hosts.ini -e release=1.4
+turnus run params.yaml -i hosts.ini -e mode=ful
+turnus plan params.yaml -i hosts.ini -e count=many
 turnus run site.yaml -i hosts.ini -o yml
 turnus run site.yaml -i hosts.ini -u
 turnus run site.yaml -i hosts.ini --select 'host.nme == "web1"'
