@@ -52,6 +52,9 @@ func (f *file) dialect(root *yaml.Node) string {
 	if root.Kind != yaml.MappingNode {
 		return "turnus" // which explains what is expected
 	}
+	if f.given && isListing(root) {
+		return "list"
+	}
 	looksLikeGroups := true
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		switch k := root.Content[i].Value; k {
@@ -82,13 +85,26 @@ func isGroup(n *yaml.Node) bool {
 		return false
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		switch n.Content[i].Value {
-		case "hosts", "children", "vars":
-		default:
+		if !slices.Contains(groupKeys, n.Content[i].Value) {
 			return false
 		}
 	}
 	return true
+}
+
+// isListing reports whether an object has groups as --list prints them, with lists of names.
+func isListing(root *yaml.Node) bool {
+	isList := func(n *yaml.Node) bool { return yamlread.Target(n).Kind == yaml.SequenceNode }
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		n := yamlread.Target(root.Content[i+1])
+		if slices.Contains(topKeys, root.Content[i].Value) {
+			return false
+		}
+		if isList(n) || isGroup(n) && n.Kind == yaml.MappingNode && slices.ContainsFunc(n.Content, isList) {
+			return true
+		}
+	}
+	return false
 }
 
 // ansibleGroups reads Ansible's YAML inventory.

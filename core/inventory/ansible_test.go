@@ -327,3 +327,40 @@ func checkBuild(t *testing.T, b *builder) {
 		}
 	}
 }
+
+// Forms that Ansible refuses of a program are refused with the source and the key. Ansible takes an
+// empty object for a host, which is never meant: here it is a group without hosts.
+func TestFormsOfAListing(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"web": ["a"], "empty": {}}`:                     "",
+		`{"web": {"hosts": ["a"]}}`:                       "",
+		`{"p": {"children": ["web"]}, "web": ["a"]}`:      "",
+		`{"a": {"x": 1}}`:                                 "",
+		`{"all": {"hosts": ["a"]}}`:                       "",
+		`{"ungrouped": ["a"], "_meta": {}}`:               "",
+		`{"web": ["a"], "_meta": {"hostvars": null}}`:     "",
+		`{"web": null}`:                                   `source x:1:13: group "web" is empty: expected a list of hosts, or an object`,
+		`{"web": "a"}`:                                    `group "web" is the text "a": expected a list of hosts`,
+		`{"web": {"hosts": "a"}}`:                         `hosts of group "web" is the text "a": expected a list`,
+		`{"web": {"hosts": null}}`:                        `hosts of group "web" is empty`,
+		`{"web": {"hosts": {"a": {}}}}`:                   `hosts of group "web" is a mapping`,
+		`{"web": {"hosts": ["a"], "vars": null}}`:         `vars of group "web" is empty: expected an object`,
+		`{"web": {"hosts": ["a"], "children": "db"}}`:     `children of group "web" is the text "db"`,
+		`{"web": [1]}`:                                    `group "web": the number 1 is no name: expected text`,
+		`{"web": ["a b"]}`:                                `group "web": host "a b"`,
+		`{"a b": {"x": 1}}`:                               `group "a b": host "a b"`,
+		`{"web": ["a"], "_meta": null}`:                   `_meta is empty: expected an object`,
+		`{"web": ["a"], "_meta": {"hostvars": []}}`:       `_meta.hostvars is a list`,
+		`{"web": ["a"], "_meta": {"hostvars": {"a": 1}}}`: `the vars of host "a" is the number 1`,
+	} {
+		for _, list := range []bool{true, false} { // of a program, or of HTTP, where the form decides
+			inv, err := Load(t.Context(), nil, Document{Name: "source x", Data: []byte(text), List: list})
+			if want == "" && (list || !strings.Contains(text, `{"x"`)) && (err != nil || len(inv.Hosts) != 1 || inv.Hosts[0].Name != "a") {
+				t.Errorf("%s: %v, %v", text, inv, err)
+			}
+			if want != "" && list && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "source x:1:")) {
+				t.Errorf("%s: %v, want %q", text, err, want)
+			}
+		}
+	}
+}

@@ -23,7 +23,12 @@ echo '{"web": {"hosts": ["p1"]}, "ungrouped": ["p2"], "all": {"hosts": ["p3"]}, 
 	hostwise := write(t, "hostwise.sh", `#!/bin/sh
 case $1 in --list) echo '{"web": ["lone", "p4"]}';; --host) echo "{\"asked\": \"$2\"}";; esac
 `, 0o755)
+	// Each form of a group: a list, an object, an object of children, and the vars of one host.
+	forms := write(t, "forms.sh", `#!/bin/sh
+case $1 in --list) echo '{"l": ["f1"], "o": {"hosts": ["f2"], "vars": {"x": 1}, "children": ["l"]}, "c": {"children": {"o": {}}}, "n": [], "v": {"vars": {"y": 1}}, "solo": {"ansible_host": "192.0.2.1", "z": [1]}, "_meta": {"hostvars": null}}';; --host) echo "{\"asked\": \"$2\"}";; esac
+`, 0o755)
 	for _, sources := range [][]string{
+		{forms},
 		{"testdata/ansible/hosts", meta}, {"testdata/ansible/hosts", hostwise},
 		{"testdata/ansible/hosts"}, {"testdata/ansible/more.yml"}, {"testdata/ansible/hosts", "testdata/ansible/more.yml"},
 		{"testdata/ansible"},

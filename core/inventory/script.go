@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,16 +105,20 @@ func runScript(ctx context.Context, path string, args ...string) ([]byte, error)
 }
 
 // listing reads what Ansible's --list prints. ask gets the vars of a host when
-// there is no _meta; it may be nil. As with Ansible, vars alone make no host: a program removes a
-// host by taking it out of its groups.
+// there is no _meta.hostvars; it may be nil. As with Ansible, vars alone make no host: a
+// program removes a host by taking it out of its groups.
 func (f *file) listing(root *yaml.Node, ask func(*entry)) {
 	r := &reading{f: f, left: maxNodes, ansible: true}
-	var meta *yaml.Node
+	var vars, varsKey *yaml.Node // _meta.hostvars
 	var order []*entry
 	hosts := map[string]*entry{} // the same by name
 	f.each(root, "the inventory", func(k, v *yaml.Node) {
 		if k.Value == "_meta" {
-			meta = v
+			f.object(v, "_meta", func(k, v *yaml.Node) {
+				if k.Value == "hostvars" && !yamlread.IsNull(yamlread.Target(v)) {
+					varsKey, vars = k, v
+				}
+			})
 			return
 		}
 		for _, e := range f.listed(r, k, v) {
@@ -123,53 +128,66 @@ func (f *file) listing(root *yaml.Node, ask func(*entry)) {
 			}
 		}
 	})
-	if meta == nil {
-		if ask != nil {
-			for _, e := range order {
-				ask(e)
-			}
+	if vars != nil {
+		f.hostvars(r, varsKey, vars, hosts)
+	} else if ask != nil {
+		for _, e := range order {
+			ask(e)
 		}
-		return
 	}
-	f.each(meta, "_meta", func(k, v *yaml.Node) {
-		if k.Value != "hostvars" {
-			return
-		}
-		var others []string
-		f.each(v, "_meta.hostvars", func(k, v *yaml.Node) {
-			if err := CheckName(k.Value); err != nil {
-				f.fail(k.Line, k.Column, "host %v", err)
-				return
-			}
-			e := hosts[k.Value]
-			if e == nil {
-				others = append(others, k.Value)
-				e = &entry{} // its vars are read also: they may be passwords, which sources must not have
-			}
-			f.varsInto(r, v, &e.own, nil)
-		})
-		if len(others) > 0 {
-			f.warn(k.Line, k.Column, "_meta.hostvars: left out %s that no group of the program lists: %s", core.Plural(len(others), "host"), core.Few(others, maxUnlisted))
-		}
-	})
 }
 
-// listed reads one group of --list: a list of hosts, or hosts, vars and children. It returns the
-// hosts.
+// hostvars reads _meta.hostvars for hosts by their names.
+func (f *file) hostvars(r *reading, key, vars *yaml.Node, hosts map[string]*entry) {
+	var others []string
+	f.each(vars, "_meta.hostvars", func(k, v *yaml.Node) {
+		if err := CheckName(k.Value); err != nil {
+			f.fail(k.Line, k.Column, "host %v", err)
+			return
+		}
+		e := hosts[k.Value]
+		if e == nil {
+			others = append(others, k.Value)
+			e = &entry{} // its vars are read also: they may be passwords, which sources must not have
+		}
+		if f.isObject(v, "the vars of host "+strconv.Quote(k.Value)) {
+			f.varsInto(r, v, &e.own, nil)
+		}
+	})
+	if len(others) > 0 {
+		f.warn(key.Line, key.Column, "_meta.hostvars: left out %s that no group of the program lists: %s", core.Plural(len(others), "host"), core.Few(others, maxUnlisted))
+	}
+}
+
+// listed reads one group of --list: a list of hosts, or hosts, vars and children. Without any of
+// these keys it is the vars of one host, which has the name of the group. It returns the hosts.
 func (f *file) listed(r *reading, k, v *yaml.Node) (hosts []*entry) {
 	g := f.b.group(k.Value, f.at(k.Line, k.Column))
-	what := "group " + strconv.Quote(k.Value)
-	if n := yamlread.Target(v); n.Kind == yaml.SequenceNode {
-		return f.listedHosts(g, n)
+	what := "group " + strconv.Quote(shorten(k.Value))
+	n := yamlread.Target(v)
+	if n.Kind == yaml.SequenceNode {
+		return f.listedHosts(g, n, what)
 	}
-	f.each(v, what, func(k, v *yaml.Node) {
+	if n.Kind != yaml.MappingNode {
+		f.fail(n.Line, n.Column, "%s is %s: expected a list of hosts, or an object with hosts, vars or children", what, yamlread.Kind(n))
+		return nil
+	}
+	pairs := f.Pairs(n, what)
+	if len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p yamlread.Pair) bool { return slices.Contains(groupKeys, p.Name) }) {
+		hosts = f.listedHosts(g, &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{k}}, what)
+		f.varsInto(r, n, &g.inline, g)
+		return hosts
+	}
+	f.each(n, what, func(k, v *yaml.Node) {
 		switch k.Value {
 		case "hosts":
-			hosts = f.listedHosts(g, v)
+			hosts = f.listedHosts(g, v, "hosts of "+what)
 		case "vars":
-			f.varsInto(r, v, &g.inline, g)
+			if f.isObject(v, "vars of "+what) {
+				f.varsInto(r, v, &g.inline, g)
+			}
 		case "children":
-			for _, c := range f.texts(v) {
+			for _, c := range f.listedNames(v, "children of "+what) {
 				g.addChild(f.b.group(c.text, c.at))
 			}
 		default:
@@ -179,10 +197,17 @@ func (f *file) listed(r *reading, k, v *yaml.Node) (hosts []*entry) {
 	return hosts
 }
 
-func (f *file) listedHosts(g *group, n *yaml.Node) (hosts []*entry) {
-	for _, s := range f.texts(n) {
+// groupKeys are those by which an object is a group.
+var groupKeys = []string{"hosts", "vars", "children"}
+
+func (f *file) listedHosts(g *group, n *yaml.Node, what string) (hosts []*entry) {
+	if n = yamlread.Target(n); n.Kind == yaml.MappingNode { // Ansible takes one for children only
+		f.fail(n.Line, n.Column, "%s is a mapping: expected a list of names", what)
+		return nil
+	}
+	for _, s := range f.listedNames(n, what) {
 		if err := CheckName(s.text); err != nil {
-			f.fail(s.at.line, s.at.col, "host %v", err)
+			f.fail(s.at.line, s.at.col, "%s: host %v", what, err)
 			continue
 		}
 		e := f.b.host(s.text, s.at)
@@ -192,6 +217,45 @@ func (f *file) listedHosts(g *group, n *yaml.Node) (hosts []*entry) {
 		hosts = append(hosts, e)
 	}
 	return hosts
+}
+
+// listedNames reads a list of names, or the keys of an object.
+func (f *file) listedNames(n *yaml.Node, what string) (names []selector) {
+	n = yamlread.Target(n)
+	var items []*yaml.Node
+	switch n.Kind {
+	case yaml.SequenceNode:
+		items = n.Content
+	case yaml.MappingNode:
+		f.each(n, what, func(k, _ *yaml.Node) { items = append(items, k) })
+	default:
+		f.fail(n.Line, n.Column, "%s is %s: expected a list of names", what, yamlread.Kind(n))
+	}
+	for _, item := range items {
+		item = yamlread.Target(item)
+		if item.Kind != yaml.ScalarNode || item.ShortTag() != "!!str" {
+			f.fail(item.Line, item.Column, "%s: %s is no name: expected text", what, yamlread.Kind(item))
+			continue
+		}
+		names = append(names, selector{item.Value, f.at(item.Line, item.Column)})
+	}
+	return names
+}
+
+// isObject reports a value that is no object: unlike in YAML, null is none.
+func (f *file) isObject(n *yaml.Node, what string) bool {
+	n = yamlread.Target(n)
+	if n.Kind != yaml.MappingNode {
+		f.fail(n.Line, n.Column, "%s is %s: expected an object", what, yamlread.Kind(n))
+	}
+	return n.Kind == yaml.MappingNode
+}
+
+// object is each of an object.
+func (f *file) object(n *yaml.Node, what string, visit func(k, v *yaml.Node)) {
+	if f.isObject(n, what) {
+		f.each(n, what, visit)
+	}
 }
 
 // parseJSON reads JSON into the form of YAML, which keeps places. JSON is not
