@@ -254,7 +254,7 @@ func (inv *limiting) matchRegex(re string) ([]int, error) {
 		return nil, err
 	}
 	if len(hits) == 0 {
-		return nil, fmt.Errorf("%w: ~%s matches no host and no group\nhint: turnus hosts ls -i INVENTORY, or GET /v1/hosts of a server, lists the hosts and their groups", core.ErrInvalid, re)
+		return nil, fmt.Errorf("%w: ~%s matches no host and no group\nhint: turnus hosts ls -i INVENTORY, or --context NAME, lists the hosts and their groups", core.ErrInvalid, re)
 	}
 	return hits, nil
 }
@@ -375,6 +375,6 @@ func (inv *Inventory) nothing(part string) error {
 	if strings.Count(part, "[") > strings.Count(part, "]") {
 		hint = "a range ends with ], as in web[1:20]"
 	}
-	hint = cmp.Or(hint, "turnus hosts ls -i INVENTORY, or GET /v1/hosts of a server, lists the hosts and their groups")
+	hint = cmp.Or(hint, "turnus hosts ls -i INVENTORY, or --context NAME, lists the hosts and their groups")
 	return fmt.Errorf("%w\nhint: %s", err, hint)
 }

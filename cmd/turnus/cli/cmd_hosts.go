@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
 
@@ -28,44 +31,69 @@ func (a *app) hostsCmd() *cobra.Command {
 }
 
 func (a *app) hostsListCmd() *cobra.Command {
-	var inv localrun.InventoryFlags
+	var f inventoryFlags
 	var vars bool
 	c := &cobra.Command{
-		Use:   "ls -i INVENTORY",
-		Short: "List the hosts of an inventory, as runs would see them",
+		Use:   "ls",
+		Short: "List the hosts of an inventory, as runs would see them, or those of a server",
+		Long: `List the hosts of an inventory, as runs would see them. With --context or --server, list those of a
+server: its project's and its sources'. turnus inventory show HOST shows all values of one host.`,
 		Example: `  turnus hosts ls -i hosts.yaml
   turnus hosts ls -i hosts.ini --limit 'web*:!web3' -o json
-  turnus hosts ls -i hosts.yaml --select 'host.labels.role == "firewall"' --vars`,
+  turnus hosts ls -i hosts.yaml --select 'host.labels.role == "firewall"' --vars
+  turnus hosts ls --context prod`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, hosts, err := inv.Load(cmd.Context())
-			if err != nil {
-				return err
-			}
-			for _, w := range all.Warnings {
-				fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w)
-			}
-			if a.Output == "json" {
-				return console.PrintJSON(a.Out, console.ListOf(localrun.Shown(hosts)))
-			}
-			if vars {
-				return a.printHostVars(hosts)
-			}
-			cells := [][]string{{"HOST", "ADDRESS", "CUSTOMER", "SITE", "POOL", "HA GROUP", "GROUPS"}}
-			for _, h := range hosts {
-				address := h.Target()
-				if h.SSH.Port != 0 && h.SSH.Port != 22 {
-					address += ":" + strconv.Itoa(h.SSH.Port)
-				}
-				cells = append(cells, []string{h.Name, address, h.Customer, h.Site, h.Pool, h.HAGroup, strings.Join(h.Groups, ",")})
-			}
-			console.Table(a.Out, cells)
-			return nil
-		},
 	}
-	inv.Add(c)
+	here := func(ctx context.Context, _ []string) error {
+		all, hosts, err := f.inv.Load(ctx)
+		if err != nil {
+			return err
+		}
+		a.Warn(all.Warnings)
+		if a.Output == "json" {
+			return console.PrintJSON(a.Out, console.ListOf(localrun.Shown(hosts)))
+		}
+		if vars {
+			return a.printHostVars(hosts)
+		}
+		a.printHosts(core.Map(hosts, func(h core.Host) api.Host {
+			address := h.Target()
+			if h.SSH.Port != 0 && h.SSH.Port != 22 {
+				address += ":" + strconv.Itoa(h.SSH.Port)
+			}
+			return api.Host{Name: h.Name, Address: address, Customer: h.Customer, Site: h.Site, Pool: h.Pool, HAGroup: h.HAGroup, Groups: h.Groups}
+		}))
+		return nil
+	}
+	there := func(ctx context.Context, server *client.Client, _ []string) error {
+		for _, name := range []string{"limit", "select", "vars"} {
+			if c.Flags().Changed(name) {
+				return console.Invalid("--%s is for the inventory of this machine, and --context or --server names a server\nhint: leave it out; turnus inventory show HOST shows the vars of a host of a server", name)
+			}
+		}
+		hosts, err := client.All(ctx, 0, server.Hosts)
+		if err != nil {
+			return err
+		}
+		if a.Output == "json" {
+			return console.PrintJSON(a.Out, console.ListOf(hosts))
+		}
+		a.printHosts(hosts)
+		return nil
+	}
+	c.RunE = a.either(&f, there, here)
+	f.inv.Add(c)
+	f.remote.Add(c)
 	c.Flags().BoolVar(&vars, "vars", false, "also show labels and vars")
 	return c
+}
+
+func (a *app) printHosts(hosts []api.Host) {
+	cells := [][]string{{"HOST", "ADDRESS", "CUSTOMER", "SITE", "POOL", "HA GROUP", "GROUPS"}}
+	for _, h := range hosts {
+		cells = append(cells, []string{h.Name, cmp.Or(h.Address, h.Name), h.Customer, h.Site, h.Pool, h.HAGroup, strings.Join(h.Groups, ",")})
+	}
+	console.Table(a.Out, cells)
 }
 
 func (a *app) printHostVars(hosts []core.Host) error {
