@@ -108,7 +108,9 @@ func (p *parts) load(ctx context.Context) (*Inventory, error) {
 		if _, had := all.index[p.explained]; !had {
 			p.origins = b.origins
 		}
-		all = all.beside(part, b.of)
+		if all = all.beside(part, b.of); len(all.Hosts) > maxHosts {
+			return nil, fmt.Errorf("inventory: %w: more than %d hosts in all sources and files together", core.ErrInvalid, maxHosts)
+		}
 	}
 	return all, nil
 }

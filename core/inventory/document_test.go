@@ -104,3 +104,15 @@ func TestDocumentsDoNotRunProgramsAgain(t *testing.T) {
 		t.Errorf("the program ran %d times, %v", len(calls), err)
 	}
 }
+
+// The bound of hosts is that of all sources and files together.
+func TestDocumentsAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	docs := []inventory.Document{{Name: "source a", Data: []byte(`{"hosts": {"a[1:60000]": {}}}`)}, {Name: "source b", Data: []byte(`{"hosts": {"b[1:60000]": {}}}`)}}
+	if _, err := inventory.Load(t.Context(), nil, docs...); err == nil || !strings.Contains(err.Error(), "more than 100000 hosts in all sources and files together") {
+		t.Errorf("the error is %v", err)
+	}
+	if inv, err := inventory.Load(t.Context(), nil, docs[:1]...); err != nil || len(inv.Hosts) != 60000 {
+		t.Errorf("one source: %v", err)
+	}
+}

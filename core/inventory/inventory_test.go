@@ -197,7 +197,7 @@ func TestErrorsHavePlaces(t *testing.T) {
 		{"customer", "customers: {acme: }\nhosts: {a: {customer: acne}}\n", "h.yaml:2:9: host \"a\": the customer \"acne\" is not defined\n    hint: did you mean \"acme\"?"},
 		{"two pools", "hosts: {a: }\npools: {x: {hosts: [a]}, y: {hosts: ['*']}}\n", ""},
 		{"document", "hosts:\n---\nhosts:\n", "h.yaml:2:1: a second document in one file\n    hint: put it into a file of its own"},
-		{"name", "hosts: {'a;rm': }\n", `h.yaml:1:9: host "a;rm": a host's name is 1 to 253 letters, digits and any of . _ - : @ %`},
+		{"name", "hosts: {'a;rm': }\n", `h.yaml:1:9: host "a;rm": a host's name is 1 to 253 letters, digits and any of . _ - : @ %, not dots alone`},
 		{"option as jump", "defaults: {jump: -oProxyCommand=x}\n", `h.yaml:1:18: jump: "-oProxyCommand=x" is no host`},
 		{"plugin", "plugin: amazon.aws.aws_ec2\n", "h.yaml:1:1: this configures an inventory plugin of Ansible, which is not supported\n    hint: write its result into a file: ansible-inventory -i FILE --list > hosts.json"},
 		{"ini pair", "[web]\na x=1 y\n", `hosts.ini:2:7: expected key=value, got "y"`},
@@ -375,7 +375,7 @@ func TestHostPatterns(t *testing.T) {
 			t.Errorf("%s: %v, %d, %v", tc.in, got, port, err)
 		}
 	}
-	for _, bad := range []string{"a:x", "a:0", "a:70000", "-oProxyCommand=x", "a b", "a$b", "", "\x1b[31m"} {
+	for _, bad := range []string{"a:x", "a:0", "a:70000", "-oProxyCommand=x", ".", "..", "a b", "a$b", "", "\x1b[31m"} {
 		if got, _, err := expandHost(bad); err == nil {
 			t.Errorf("%q: %v", bad, got)
 		}

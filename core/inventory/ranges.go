@@ -191,12 +191,12 @@ func splitPort(s string) (string, int, error) {
 	return s[:last], port, nil
 }
 
-var errName = errors.New("a host's name is 1 to 253 letters, digits and any of . _ - : @ %")
+var errName = errors.New("a host's name is 1 to 253 letters, digits and any of . _ - : @ %, not dots alone")
 
 // CheckName refuses names that could mean something else to a shell, a URL, a
 // pattern or a terminal.
 func CheckName(s string) error {
-	if s == "" || len(s) > 253 || s[0] == '-' {
+	if strings.Trim(s, ".") == "" || len(s) > 253 || s[0] == '-' {
 		return fmt.Errorf("%q: %w", s, errName)
 	}
 	for _, r := range s {

@@ -68,7 +68,7 @@ func (b *builder) resolveMember(g *group, sel selector) int {
 		b.addByName(g, sel.text, sel)
 		return 1
 	}
-	if b.compared += len(b.list) + len(b.known.hosts); b.compared > maxCompared {
+	if b.compared += len(b.list); b.compared > maxCompared {
 		b.stop(sel.at, "too many patterns for %d hosts", len(b.list))
 		return 1
 	}
@@ -79,12 +79,16 @@ func (b *builder) resolveMember(g *group, sel selector) int {
 			n++
 		}
 	}
+	if n > 0 {
+		return n
+	}
+	b.compared += len(b.known.hosts)
 	for name := range b.known.hosts {
-		if n == 0 && glob(sel.text, name) {
-			n++
+		if glob(sel.text, name) {
+			return 1
 		}
 	}
-	return n
+	return 0
 }
 
 func (b *builder) addByName(g *group, name string, sel selector) {

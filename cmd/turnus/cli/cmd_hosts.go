@@ -91,7 +91,8 @@ server: its project's and its sources'. turnus inventory show HOST shows all val
 func (a *app) printHosts(hosts []api.Host) {
 	cells := [][]string{{"HOST", "ADDRESS", "CUSTOMER", "SITE", "POOL", "HA GROUP", "GROUPS"}}
 	for _, h := range hosts {
-		cells = append(cells, []string{h.Name, cmp.Or(h.Address, h.Name), h.Customer, h.Site, h.Pool, h.HAGroup, strings.Join(h.Groups, ",")})
+		row := []string{h.Name, cmp.Or(h.Address, h.Name), h.Customer, h.Site, h.Pool, h.HAGroup, strings.Join(h.Groups, ",")}
+		cells = append(cells, core.Map(row, console.Printable)) // no name of a source makes a line of its own
 	}
 	console.Table(a.Out, cells)
 }

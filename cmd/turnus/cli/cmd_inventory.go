@@ -133,7 +133,7 @@ func (a *app) printOrigins(origins []api.Origin) error {
 			}
 			value = strings.Join(strings.Fields(text), " ")
 		}
-		cells = append(cells, []string{o.Field, value, o.Layer, o.Place})
+		cells = append(cells, core.Map([]string{o.Field, value, o.Layer, o.Place}, console.Printable))
 	}
 	console.Table(a.Out, cells)
 	return nil
