@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -32,9 +33,10 @@ type entry struct {
 
 // tree is the host's report of its folder.
 type tree struct {
-	root     byte // kind of the folder itself; 0: it is not there
-	leftover bool // of a copy that was killed
-	stranger bool // the wanted owner is not known
+	root     byte   // kind of the folder itself; 0: it is not there
+	leftover bool   // of a copy that was killed
+	stranger bool   // the wanted owner is not known
+	broken   string // names what has a line break in its name
 	uid, gid string
 	entries  map[string]*entry
 	extra    map[string]bool // names that are there, folders or not
@@ -53,6 +55,8 @@ func read(lines iter.Seq[[]byte]) *tree {
 			t.leftover = true
 		case "stranger":
 			t.stranger = true
+		case "broken":
+			t.broken = "the name that begins with " + strconv.Quote(name)
 		case "uid":
 			t.uid = rest
 		case "gid":
@@ -113,6 +117,9 @@ type todo struct {
 func compare(p Params, files []wanted, now *tree) (*todo, error) {
 	if now.root != 0 && now.root != 'd' {
 		return nil, errors.New("it is there, and is no folder: remove it first")
+	}
+	if now.broken != "" {
+		return nil, fmt.Errorf("%s has a line break: remove it first, or leave out delete: true", now.broken)
 	}
 	t, byName, bad := &todo{}, map[string]wanted{}, []error(nil)
 	for _, f := range files {

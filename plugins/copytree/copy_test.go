@@ -185,3 +185,27 @@ func TestASignalLeavesNoFolder(t *testing.T) {
 		}
 	}
 }
+
+// A name with a line break looks like two, and the second may be of any file. Nothing is removed.
+// Controls: without delete it is no matter, and a name with a backslash goes.
+func TestNoNameWithALineBreakIsRemoved(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]bool{"gone\n": true, "\ngone": true, "a\n/b": true, "a\n./b": true, `a\n/b`: false, " b ": false} {
+		dir := t.TempDir()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(dir+"/"+name), 0o755), os.WriteFile(dir+"/"+name, nil, 0o644), os.WriteFile(dir+"/b", nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		kit := plugintest.New(t, Def()).Artifact("files/a", "text")
+		kit.Host("r1").Local()
+		with := sdk.With{"source": "files", "path": dir, "delete": true}
+		got := kit.Run(with)
+		_, err := os.Stat(dir + "/b")
+		if refused := got.Outcome == "failed" && got.Effects == "none" && err == nil && strings.Contains(got.Reason, "has a line break: remove it first, or leave out delete: true"); refused != broken {
+			t.Errorf("%q: %s (%s), effects %s; another file: %v", name, got.Outcome, got.Reason, got.Effects, err)
+		}
+		with["delete"] = false
+		if again := kit.Run(with); again.Outcome == "failed" {
+			t.Errorf("%q, without delete: %s", name, again.Reason)
+		}
+	}
+}

@@ -5,6 +5,9 @@ import "github.com/turnus/turnus/plugins/sdk/shell"
 // lookScript prints what is at the names of its standard input, with mode, owner and hash, and with
 // $delete what else is there. Not every host has stat, and ls may change letters of a name: then it
 // is asked for one name at a time.
+//
+// A name with a line break would look like two names, of which the second may be any. A line
+// without the // of the folder is the second: no name contains a slash.
 const lookScript = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + shell.IDs + `if ids "$o"; then echo "uid $uid"; echo "gid $gid"; else echo stranger; fi
 if [ -d "$p" ]; then echo "root d"; elif [ -e "$p" ] || [ -L "$p" ]; then echo "root o"; exit 0; elif hidden "$p"; then exit 1; else exit 0; fi
 cd -- "$p" || exit 1
@@ -25,8 +28,16 @@ case $there in *"f ./"* | *"d ./"*)
   fi ;;
 esac
 if [ "$delete" = true ]; then
-  find . -type d ! -name . ! -path './.turnus-copy*' | sed 's/^/xd /'
-  find . ! -type d ! -path './.turnus-copy*' | sed 's/^/xf /'
+  find .//. | while IFS= read -r f; do
+    case $f in
+    .//. | .//./.turnus-copy | .//./.turnus-copy/*) continue ;;
+    .//./*) f=${f#.//} ;;
+    *) printf 'broken %s\n' "$last"; break ;;
+    esac
+    last=$f x=xf
+    [ ! -d "$f" ] || [ -L "$f" ] || x=xd
+    printf '%s %s\n' $x "$f"
+  done
 fi
 exit 0
 `
