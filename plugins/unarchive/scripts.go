@@ -5,30 +5,37 @@ import "github.com/turnus/turnus/plugins/sdk/shell"
 // refused is the exit code of doScript for an archive that must not be unpacked.
 const refused = 65
 
-const headScript = "LC_ALL=C; export LC_ALL\n" + shell.Sum + "n=$p.turnus-new o=$p.turnus-old\n"
+// headScript makes $p the real path, because root's own link may lead into a folder of a user. A
+// login that is root works beside it by names: open prints a folder above it in which others could
+// exchange them.
+const headScript = "LC_ALL=C; export LC_ALL\n" + shell.Sum + shell.Enter + `above=${p%/*}
+while [ ! -d "$above/" ]; do above=${above%/*}; done
+enter "$above/" || exit 1
+p=${here%/}${p#"$above"} n=$p.turnus-new o=$p.turnus-old
+open() {
+  [ "$(id -u)" = 0 ] || return 0
+  d=${here%/}
+  set -- /.
+  while [ "$d" ]; do set -- "$@" "$d/."; d=${d%/*}; done
+  { ls -ldn -- "$@" || echo "? ? ? ? ? ? ? ? $here"; } | while read -r mode x uid x x x x x d; do
+    case $mode in
+    d????????[tT]*) [ "$uid" = 0 ] ;;
+    d????w* | d???????w*) false ;;
+    *) [ "$uid" = 0 ] ;;
+    esac || { d=${d%/.}; echo "open ${d:-/}"; break; }
+  done
+}
+`
 
 // askScript prints what is at the path, and of which archive, and "stranger" if the host does not
-// know the owner. A login that is root works beside the path by names: open is a folder above it in
-// which others could exchange them. The owner of the folder may exchange the mark for another file,
-// so only a digest is shown of it.
+// know the owner. The owner of the folder may exchange the mark for another file, so only a digest
+// is shown of it.
 const askScript = headScript + shell.IDs + `ids "$owner" || echo stranger
 if [ "$a" ]; then
   [ -f "$a" ] || { echo noarchive; exit 0; }
   s=$(sum <"$a") && echo "sum $s" || exit 1
 fi
-d=$p
-while [ "$(id -u)" = 0 ] && [ "$d" ]; do
-  d=${d%/*}
-  [ -d "$d/" ] || continue
-  set -- $(ls -ldn "$d/.")
-  case $1 in
-  d????????[tT]*) [ "$3" = 0 ] && continue ;;
-  d????w*|d???????w*) ;;
-  d*) [ "$3" = 0 ] && continue ;;
-  esac
-  echo "open ${d:-/}"
-  break
-done
+open
 [ $t != zip ] || command -v unzip >/dev/null 2>&1 || echo nounzip
 for f in "$n" "$o"; do { [ ! -e "$f" ] && [ ! -L "$f" ]; } || echo leftover; done
 if [ -L "$p" ] || { [ -e "$p" ] && [ ! -d "$p" ]; }; then echo "kind other"; exit 0; fi
@@ -49,6 +56,7 @@ exit 0
 const doScript = headScript + `umask 022
 refuse() { echo "$1" >&2; exit 65; }
 fail() { echo "$1" >&2; exit 1; }
+[ -z "$(open)" ] || fail "others may write to a folder on the way now: run the step again"
 back=
 leave() {
   trap '' HUP INT TERM PIPE

@@ -94,6 +94,32 @@ func TestFaultS2RootUnpacksInNoFolderOfOthers(t *testing.T) {
 	}
 }
 
+// Root's own link leads into a folder of a user, who can exchange what is in it, also a folder of
+// root's. Nothing is unpacked there, nor behind a link of that user. Control: a link to a folder of
+// root's.
+func TestFaultS2RootUnpacksInNoFolderOfOthersBehindALink(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testparts.Able(t, "a folder that a stranger owns and root writes to", syscall.EPERM)
+	}
+	for _, c := range []struct {
+		link   string
+		reason string // "" for an archive that is unpacked
+	}{{"good", ""}, {"user", "others may write to "}, {"below", "others may write to "}, {"user/evil", "is a link to a folder of another user"}} {
+		dir := t.TempDir()
+		if err := errors.Join(os.MkdirAll(dir+"/home/roots", 0o755), os.Mkdir(dir+"/root", 0o755), os.Symlink("root", dir+"/good"), os.Symlink("home", dir+"/user"),
+			os.Symlink("home/roots", dir+"/below"), os.Symlink("../root", dir+"/home/evil"), os.Chown(dir+"/home", 65534, 65534), os.Lchown(dir+"/home/evil", 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+		kit := plugintest.New(t, Def()).Artifact("a.tar", packed(t, tar.Header{Name: "a"}))
+		kit.Host("r1").Local()
+		got := kit.Run(sdk.With{"source": "a.tar", "path": dir + "/" + c.link + "/app"})
+		_, missing := os.Stat(dir + "/" + c.link + "/app/a")
+		if (got.Outcome == "changed") != (c.reason == "") || !strings.Contains(got.Reason, c.reason) || (missing == nil) != (c.reason == "") {
+			t.Errorf("%s: %s (%s); the file: %v", c.link, got.Outcome, got.Reason, missing)
+		}
+	}
+}
+
 // packed is an archive; a file has its name as its content.
 func packed(t *testing.T, entries ...tar.Header) string {
 	t.Helper()
