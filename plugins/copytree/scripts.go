@@ -48,7 +48,7 @@ exit 0
 // compared with its path, and names are relative to it. Where others can also give names, files are
 // kept in a folder $w inside it, which only this login can enter. A signal ends the script at any
 // moment: clear ignores a second one, and so do its programs, so both folders go.
-const doScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `fail() { echo "$1" >&2; exit 1; }
+const doScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Held + `fail() { echo "$1" >&2; exit 1; }
 is() { [ "$(pwd -P)" = "$1" ]; }
 own() { set -- $(ls -ldn .); case $1 in drwx------* | drwx--S---*) [ -O . ] ;; *) false ;; esac; }
 trusted() { set -- $(ls -ldn .); [ "$3" = 0 ] || [ -O . ] && case $1 in d????w*|d???????w*) false ;; esac; }
@@ -88,10 +88,6 @@ at() {
 into() { cd -P "./$1" && is "$here/$1" && here=$here/$1; }
 hold() { last=; (umask 077; mkdir "./$w") && cd -P "./$w" && is "$here/$w" && own; }
 release() { rm -f ./x; cd .. && rmdir "./$w"; }
-held() {
-  ln -P "../$n" ./x 2>/dev/null || ln "../$n" ./x || return
-  [ -f ./x ] && [ ! -L ./x ] && set -- "$1" "$2" $(ls -ldn ./x) && [ "$4" = 2 ] && $1 "$2" ./x
-}
 put() {
   if [ "$safe" ]; then { [ ! -L "./$n" ] || rm -f "./$n"; } && [ ! -d "./$n" ] && mv -f "$1" "./$n"; return; fi
   hold || return
@@ -106,7 +102,7 @@ attribute() {
   fi
   if [ "$safe" ]; then [ -f "./$n" ] && [ ! -L "./$n" ] && $1 "$2" "./$n"; return; fi
   hold || return
-  held "$1" "$2"; set -- $?
+  held "$n" && $1 "$2" ./x; set -- $?
   release && return $1
 }
 while IFS= read -r line <&8; do
@@ -119,6 +115,6 @@ while IFS= read -r line <&8; do
   f) { [ "$a" = - ] || chown -h "$a" "$from/new/${f#./}"; } && put "$from/new/${f#./}" ;;
   x) rm -f "./$n" ;;
   r) rmdir "./$n" ;;
-  esac || fail "$f was not put in place"
+  esac || fail "$f was not put in place${why:+: others may write to its folder, and $why}"
 done
 `

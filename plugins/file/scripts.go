@@ -34,7 +34,7 @@ moved() { for m in -fT -fh; do mv $m -- "$1" "$2" 2>/dev/null && return; done; f
 
 // attributesScript sets the owner $o and the mode $m of the file or directory, where they are
 // given.
-const attributesScript = enterScript + `if [ "$k" = directory ]; then
+const attributesScript = enterScript + shell.Held + `if [ "$k" = directory ]; then
   here=$(pwd -P)
   cd -P "./$t" && [ "$(pwd -P)" = "${here%/}/$t" ] || fail "was replaced, it is no directory any more"
   x=.
@@ -42,10 +42,8 @@ elif [ "$safe" ]; then
   x=./$t
 else
   private
-  ln -P "../$t" ./x 2>/dev/null || ln "../$t" ./x || fail "others may write to its folder, and the file cannot get a second name"
+  held "$t" || fail "others may write to its folder, and $why"
   x=./x
-  set -- $(ls -ldn ./x)
-  [ "$2" = 2 ] || fail "others may write to its folder, and the file has names elsewhere"
 fi
 [ "$k" = directory ] || [ -f "$x" ] && [ ! -L "$x" ] || fail "was replaced, it is no $k any more"
 [ -z "$o" ] || chown -h "$o" "$x" || fail "its owner stays"

@@ -20,6 +20,7 @@ var settings = [...][2]string{
 	{hostnameKey, ""}, // the host's own
 	{"fs/file-max", "1048576"},
 	{"fs/inotify/max_user_watches", "65536"},
+	{"fs/protected_hardlinks", "1"},
 	{"kernel/panic", "0"},
 	{"kernel/pid_max", "32768"},
 	{"kernel/sysrq", "176"},

@@ -111,6 +111,28 @@ inode() {
 }
 `
 
+// Held is a script that defines the function held. In a folder that only this login can enter, it
+// gives a file of the folder around it the second name ./x, for a change of its owner or mode: held
+// NAME. It fails and sets $why where another user may have linked a file of others to the name.
+//
+// The count of names is no proof alone: that user removes the name once it has the second one. The
+// kernel forbids the link, or the file is of the one user who can write to the folder.
+const Held = `held() {
+  why="the file cannot get a second name"
+  ln -P "../$1" ./x 2>/dev/null || ln "../$1" ./x || return
+  why="it is no file any more"
+  [ -f ./x ] && [ ! -L ./x ] || return
+  why="the file has names elsewhere"
+  set -- $(LC_ALL=C ls -ldn .. ./x)
+  [ "${11}" = 2 ] || return
+  case $1 in d????w* | d???????w*) ;; *) [ "$3" != "${12}" ] || { why=; return; } ;; esac
+  why="the host lets them link files of others there: set fs.protected_hardlinks to 1 with the job type sysctl"
+  guarded=
+  { read -r guarded </proc/sys/fs/protected_hardlinks; } 2>/dev/null # dash gets no line end from there, and fails
+  [ "$guarded" = 1 ] && why=
+}
+`
+
 // Hidden is a script that defines the function hidden: it succeeds, and prints why, where this
 // login may not enter a folder on the way to an absolute path. test -e is false there, whether the
 // path exists or not. Call it only if test -e and test -L are false.

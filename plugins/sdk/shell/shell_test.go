@@ -119,6 +119,39 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// A stranger links a file of root's to a name in a folder of his, and removes the name once it has
+// the second one: the count of names is then right. Controls: with the protection of the kernel,
+// which forbids that link, the count alone is compared; files of the stranger may be changed.
+func TestHeld(t *testing.T) {
+	asRoot(t)
+	for _, sh := range shells(t) {
+		for name, c := range map[string]struct{ setup, mode, guarded, why string }{
+			"his own":                 {"echo >f; chown 65534 f", "755", "0", ""},
+			"root's":                  {"echo >f", "755", "0", "the host lets them link files"},
+			"root's, guarded":         {"echo >f", "755", "1", ""},
+			"root's, without /proc":   {"echo >f", "755", "", "the host lets them link files"},
+			"his own, beside a group": {"echo >f; chown 65534 f", "775", "0", "the host lets them link files"},
+			"a link to one of root's": {"ln ../victim f", "755", "1", "the file has names elsewhere"},
+			"a symbolic link":         {"ln -s ../victim f", "755", "1", "it is no file any more"},
+			"a folder":                {"mkdir f", "755", "1", "the file cannot get a second name"},
+			"removed":                 {"ln ../victim f; ls() { rm ../f; command ls \"$@\"; }", "755", "0", "the host lets them link files"},
+			"removed, the control":    {"ln ../victim f; ls() { rm ../f; command ls \"$@\"; }", "755", "1", ""},
+		} {
+			base := t.TempDir()
+			if err := os.WriteFile(base+"/guarded", []byte(c.guarded+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			script := strings.ReplaceAll(Held, "/proc/sys/fs/protected_hardlinks", base+"/guarded") +
+				"cd " + base + " && echo >victim && mkdir home && cd home && { " + c.setup + "; } && mkdir w && chown 65534 . && chmod " + c.mode + " . && cd w && " +
+				"if held f 2>/dev/null; then echo \"$why\"; else echo \"fails: $why\"; fi"
+			got, err := run(t, sh, script)
+			if err != nil || c.why == "" && got != "" || c.why != "" && !strings.HasPrefix(got, "fails: "+c.why) {
+				t.Errorf("%s: %s: %v, %q; expected %q", sh[len(sh)-1], name, err, got, c.why)
+			}
+		}
+	}
+}
+
 // A login other than root sees no difference between what is not there and what is in a folder that
 // it may not enter. Controls: root enters each folder, and a path that is not there is not hidden.
 func TestHidden(t *testing.T) {
