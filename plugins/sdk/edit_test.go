@@ -208,15 +208,15 @@ func TestReadTextFollowsNoPlantedLink(t *testing.T) {
 		able(t, "a folder that a stranger owns and root reads", syscall.EPERM)
 	}
 	base := t.TempDir()
-	setup := "cd " + base + " && mkdir user root && echo own >user/f && echo secret >root/f && ln -s ../root user/folder && chown -hR 65534 user"
-	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", setup).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	setup := "cd " + base + " && rm -rf * && mkdir user root && echo own >user/f && echo secret >root/f && ln -s ../root user/folder && chown -hR 65534 user"
 	for name, c := range map[string]struct{ path, attack, want string }{
 		"own":    {path: "user/f", want: "own\n"},
 		"folder": {path: "user/folder/f"},
 		"file":   {path: "user/f", attack: "ln -sf ../root/f f; "},
 	} {
+		if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", setup).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 		var got sdk.TextFile
 		kit := plugintest.New(t, sdk.Job("test.read", func(ctx context.Context, r *sdk.Run[editParams, sdk.NoState]) (err error) {
 			got, err = r.Host().ReadText(ctx, r.Params.Path)
