@@ -468,3 +468,20 @@ func TestFaultS2NoPlantedFolderOnTheWayIsEntered(t *testing.T) {
 		}
 	}
 }
+
+// A full disk names the next command, also without SFTP. Control: another failure names none.
+func TestPutToAFullDiskNamesTheNextCommand(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"cat: write error: No space left on device": true, "cat: ./f: Permission denied": false} {
+		bin := emptyBin(t)
+		cat := filepath.Join(bin, "cat")
+		if err := errors.Join(os.Remove(cat), os.WriteFile(cat, []byte("#!/bin/sh\necho '"+text+"' >&2\nexit 1\n"), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		s, p := startSSHD(t, servers.SSHDConfig("Subsystem sftp /nonexistent", "SetEnv PATH="+bin))
+		_, err := p.Put(testContext(t), s.Host("web1"), Put{Path: filepath.Join(t.TempDir(), "f"), Size: 1}, strings.NewReader("x"))
+		if err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "See df -h on the host") != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/pkg/sftp"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // newMode is the mode of a file that was not there, where nobody gives another.
@@ -271,7 +272,7 @@ func (u *upload) transferError(err error) *Error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, sftp.ErrSSHFxConnectionLost) {
 		return u.fail("", mark(fmt.Errorf("connection lost during the transfer: %w", err), core.ErrUnreachable))
 	}
-	return u.fail("is the disk full, or a quota reached? See df -h on the host", err)
+	return u.fail(shell.FullDiskHint, err)
 }
 
 // byCat writes the part file without SFTP.
@@ -296,7 +297,11 @@ func (u *upload) fenced(ctx context.Context, fence Fence, text string, in io.Rea
 	if why == "" {
 		why = fmt.Sprintf("exit code %d", exit.Code)
 	}
-	return exit.Code, u.fail("", mark(errors.New(why), errScript))
+	hint := ""
+	if shell.FullDisk(why) {
+		hint = shell.FullDiskHint
+	}
+	return exit.Code, u.fail(hint, mark(errors.New(why), errScript))
 }
 
 var (

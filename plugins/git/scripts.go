@@ -72,7 +72,11 @@ const doScript = `if [ "$(git rev-parse --git-dir 2>/dev/null)" != .git ]; then
   [ -s .git/HEAD ] || rm -f .git/HEAD
   git init -q . || exit 1
 fi
-if git config --get remote.origin.url >/dev/null; then git config remote.origin.url "$url"; else git remote add origin "$url"; fi || exit 1
+case $(git config --get remote.origin.url) in
+"$url") ;;
+'') git remote add origin "$url" ;;
+*) git config remote.origin.url "$url" ;;
+esac || exit 1
 n=
 [ "$depth" = 0 ] || n=--depth=$depth
 git cat-file -e "$want^{commit}" 2>/dev/null || git fetch -q $n --no-tags origin "${ref:-$want}" ||

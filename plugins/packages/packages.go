@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // Params is the with: of a package.
@@ -174,7 +175,10 @@ func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], c sdk.Command
 	if err := lockFailure(out.String()+errs.String(), exit.LastLine, time.Duration(r.Params.Wait)); err != nil {
 		return err
 	}
-	return exit.Err()
+	if err := exit.Err(); shell.FullDisk(errs.String()) || !shell.FullDisk(out.String()) { // apt has the messages of dpkg on stdout
+		return err
+	}
+	return fmt.Errorf("%w\nhint: %s", exit.Err(), shell.FullDiskHint)
 }
 
 // The last line of a package manager without its lock; the line that shows that it may not open the

@@ -1,7 +1,9 @@
 package sdk_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -9,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
 // With any output of a host, the text kept of it fits the bound as JSON, is valid, and is the
@@ -61,5 +64,31 @@ func TestFaultS6SecretsAreNotCutThrough(t *testing.T) {
 				t.Error("no text was cut before the secret: the test is void")
 			}
 		})
+	}
+}
+
+// A program that met a full disk need not print that last. The failure names the next
+// command. Control: another failure names none.
+func TestAFullDiskNamesTheNextCommand(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"tar: No space left on device\nexiting": true, "Disk quota exceeded": true, "Permission denied": false} {
+		half := len(text) / 2
+		line := fmt.Sprintf("{ printf '%%s' '%s'; printf '%%s\\n' '%s'; } >&2; exit 3", text[:half], text[half:])
+		kit := plugintest.New(t, sdk.Job("test.full", func(ctx context.Context, r *sdk.Run[struct{}, sdk.NoState]) error {
+			streamed, err := r.Host().Exec(ctx, sdk.Command{Run: line})
+			if err != nil {
+				return err
+			}
+			for _, err := range []error{streamed.Err(), r.Host().Short(ctx, sdk.Command{Run: line}).Err()} {
+				if err == nil || strings.Contains(err.Error(), "\nhint: is the disk full, or a quota reached? See df -h on the host") != want {
+					t.Errorf("%q: %v", text, err)
+				}
+			}
+			return nil
+		}))
+		kit.Host("r1").Local()
+		if got := kit.Run(sdk.With{}); got.Outcome == "failed" {
+			t.Error(got.Reason)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/plugins/sdk/shell"
 	"github.com/turnus/turnus/plugins/sdk/wire"
 	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
@@ -36,6 +37,7 @@ type Exit struct {
 	Code     int
 	Signal   string // name without SIG, when a signal ended it
 	LastLine string // of standard error, in bounds; may be empty
+	full     bool   // standard error shows a full disk
 }
 
 // Err is nil for exit code 0, and otherwise an [ExitError].
@@ -57,6 +59,9 @@ func (e *ExitError) Error() string {
 	}
 	if e.LastLine != "" {
 		text += ": " + e.LastLine
+	}
+	if e.full {
+		text += "\nhint: " + shell.FullDiskHint
 	}
 	return text
 }
@@ -152,7 +157,7 @@ func receiveOutput(stream execStream, c Command) (Exit, error) {
 		}
 		if exit := msg.GetExit(); exit != nil {
 			_, _ = stream.Receive() // the end of the stream; without it, it would be reset
-			return Exit{Code: int(exit.GetCode()), Signal: exit.GetSignal(), LastLine: errs.String()}, nil
+			return Exit{Code: int(exit.GetCode()), Signal: exit.GetSignal(), LastLine: errs.String(), full: errs.fullDisk()}, nil
 		}
 		chunk := msg.GetOutput()
 		_, _ = errs.Write(chunk.GetStderr())
@@ -249,7 +254,7 @@ func (h *Host) Short(ctx context.Context, c Command) *Result {
 	if r.Truncated { // it does not name the stream
 		r.Stdout, r.Stderr = withoutLast(r.Stdout), withoutLast(r.Stderr)
 	}
-	r.LastLine = lastLine(r.Stderr)
+	r.LastLine, r.full = lastLine(r.Stderr), shell.FullDisk(r.Stderr)
 	return r
 }
 

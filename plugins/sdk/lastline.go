@@ -1,6 +1,10 @@
 package sdk
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/turnus/turnus/plugins/sdk/shell"
+)
 
 // keptLine is how much of a line a LastLine remembers: its beginning. A line that begins somewhere
 // within could begin within a secret, and nobody would know the rest of that again.
@@ -11,6 +15,7 @@ const keptLine = 512
 type LastLine struct {
 	line []byte // that is being written
 	last []byte // the one before it that is not blank
+	full bool   // an earlier line shows a full disk
 }
 
 // Write never fails.
@@ -29,11 +34,15 @@ func (l *LastLine) Write(b []byte) (int, error) {
 			return len(b), nil
 		}
 		if len(bytes.TrimSpace(l.line)) > 0 {
+			l.full = l.fullDisk()
 			l.line, l.last = l.last, l.line
 		}
 		l.line, rest = l.line[:0], rest[end+1:]
 	}
 }
+
+// fullDisk reports whether a line shows that a disk is full: it need not be the last one.
+func (l *LastLine) fullDisk() bool { return l.full || shell.FullDisk(string(l.line)) }
 
 // String is the line, in bounds.
 func (l *LastLine) String() string {

@@ -9,6 +9,20 @@ import "strings"
 // often lacks their folders in its PATH. Messages are English.
 const Prelude = "LC_ALL=C; PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH\n"
 
+// FullDiskHint is the next step where [FullDisk] is true.
+const FullDiskHint = "is the disk full, or a quota reached? See df -h on the host"
+
+// FullDisk reports whether a program that prints the text failed because a disk is full. The last
+// of the messages is git's.
+func FullDisk(text string) bool {
+	for _, message := range []string{"No space left on device", "isk quota exceeded", "Out of diskspace"} {
+		if strings.Contains(text, message) {
+			return true
+		}
+	}
+	return false
+}
+
 // OnlyRoot is a script that defines the function refused: it ends the script after a program that
 // only root may run has failed. Under another login, shadow ends with the false reason of a lock.
 const OnlyRoot = `refused() {
