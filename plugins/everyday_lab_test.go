@@ -216,6 +216,9 @@ func TestLabPackagesOfApt(t *testing.T) {
 		if got.Outcome != s.outcome || version() != s.after || !slices.Equal(changes, s.changes) {
 			t.Errorf("step %d, %v: %s (%s), %q, then %q; expected %s, %q, then %q", i, s.with, got.Outcome, got.Reason, changes, version(), s.outcome, s.changes, s.after)
 		}
+		if s.outcome == "failed" && !strings.Contains(got.Reason, ": correct the name, or add the repository") {
+			t.Errorf("step %d, %v: the reason has no next step: %s", i, s.with, got.Reason)
+		}
 		if checked.Outcome != s.outcome {
 			t.Errorf("step %d, %v: check mode reports %s (%s), the run %s", i, s.with, checked.Outcome, checked.Reason, s.outcome)
 		}

@@ -113,7 +113,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 // report reports what is done, or would be.
 func report(r *sdk.Run[Params, sdk.NoState], now look) error {
 	if now.failed != "" {
-		return sdk.Refuse("%s: %s", now.manager, now.failed)
+		return sdk.Refuse("%s: %s: correct the name, or add the repository that has it in an earlier step", now.manager, now.failed)
 	}
 	r.Output("changes", now.changes)
 	if len(now.changes) > 0 {
