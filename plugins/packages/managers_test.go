@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -191,6 +192,17 @@ func TestSmallManagers(t *testing.T) {
 			if now := h.ask(p); len(now.changes) != 0 || h.read("installed") != step.after {
 				h.Errorf("%+v: afterwards %+v, installed are %q", p, now, h.read("installed"))
 			}
+		}
+		h.write("upstream", "demo 1.1\nlate 1.0\n") // in one command: refresh, ask, install
+		for name, change := range map[string]string{"late": "install late", "nosuch": ""} {
+			out, err := h.run(renewing(Params{Names: []string{name}, State: "present"}, h.manager))
+			now, readErr := read(out)
+			if err != nil || readErr != nil || (change == "") == (now.failed == "") || change != "" && !slices.Equal(now.changes, []string{change}) {
+				h.Errorf("%s: %q, %v, %v", name, out, err, readErr)
+			}
+		}
+		if got := h.read("installed"); got != "base 1.0\ndemo 1.1\nlate 1.0\n" {
+			h.Errorf("installed are %q", got)
 		}
 		if now := h.ask(Params{Names: []string{"nosuch"}, State: "present"}); !strings.Contains(now.failed, "no") {
 			h.Errorf("a name that no list has: %+v", now)

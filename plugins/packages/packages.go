@@ -97,9 +97,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	case r.Check && now.failed != "":
 		return r.Lacks("%s: %s: correct the name, or refresh the lists on the host, which check mode does not do", now.manager, now.failed)
 	case !r.Check && (now.failed != "" || now.stale):
-		if now, err = refresh(ctx, r, now.manager); err != nil {
-			return err
-		}
+		return renew(ctx, r, now.manager)
 	}
 	if err := report(r, now); err != nil || len(now.changes) == 0 || r.Check {
 		return err
@@ -134,6 +132,11 @@ func doing(p Params, manager, what string) string {
 	return fmt.Sprintf("manager=%s state=%s wait=%d\nset -- %s\n%s", manager, what, seconds(p.Wait), sdk.QuoteAll(p.Names...), doScript)
 }
 
+// renewing is the command that refreshes the lists, asks, and lets the package manager work.
+func renewing(p Params, manager string) string {
+	return "work() (\n" + doing(p, manager, "$1") + ")\nask() (\n" + asking(p) + ")\nstate=" + p.State + renewScript
+}
+
 // read reads the answer to asking.
 func read(text string) (look, error) {
 	a := sdk.ReadAnswer(text)
@@ -150,14 +153,22 @@ func read(text string) (look, error) {
 	return now, nil
 }
 
-// refresh fetches the lists and asks again, in one round trip.
-func refresh(ctx context.Context, r *sdk.Run[Params, sdk.NoState], manager string) (look, error) {
+// renew fetches the lists, asks again, and makes the change, in one round trip.
+func renew(ctx context.Context, r *sdk.Run[Params, sdk.NoState], manager string) error {
+	p := r.Params
 	var answer sdk.Head
-	line := "(" + doing(r.Params, manager, "refresh") + ") >&2 || exit\n" + asking(r.Params)
-	if err := execute(ctx, r, sdk.Command{Run: line, Stdout: &answer, Stderr: r.Stdout()}); err != nil {
-		return look{}, fmt.Errorf("refreshing the lists of %s: %w", manager, err)
+	failed := execute(ctx, r, sdk.Command{Run: renewing(p, manager), Stdout: &answer, Stderr: r.Stdout()})
+	if failed != nil && answer.String() == "" {
+		return fmt.Errorf("refreshing the lists of %s: %w", manager, failed)
 	}
-	return read(answer.String())
+	now, err := read(answer.String())
+	if err == nil {
+		err = report(r, now)
+	}
+	if err == nil && failed != nil {
+		return fmt.Errorf("%s: %w", strings.Join(p.Names, ", "), failed)
+	}
+	return err
 }
 
 // execute runs a command of the package manager. If another process has the lock, nothing was done.

@@ -165,6 +165,20 @@ opkg)
 esac
 `
 
+// renewScript refreshes the lists, asks again, and installs where there is something to do. Its
+// output is the answer alone.
+const renewScript = `
+work refresh >&2 || exit
+answer=$(ask) || exit
+printf '%s\n' "$answer"
+case $answer in
+*"
+failed "*) ;;
+*"
+change "*) work "$state" >&2 ;;
+esac
+`
+
 // thereScript asks dpkg for a package. After a removal that was killed, a package may be
 // half-configured: it is still there.
 const thereScript = `there() { dpkg-query -W -f '${db:Status-Status}\n' -- "$1" 2>/dev/null | grep -qvx -e not-installed -e config-files; }
