@@ -85,6 +85,11 @@ func TestLabServiceOfSystemd(t *testing.T) {
 	if !strings.Contains(died.Reason, "service brief does not run 1s after it was started\nhint: `journalctl -u brief -n 50` on the host shows why") || !strings.Contains(died.Stdout, "cannot open the port") {
 		t.Errorf("what died: %s; %s", died.Reason, died.Stdout)
 	}
+	// The log of an earlier start is not that of this failure.
+	unit("brief", "/bin/sh -c \"echo bad option; exit 1\"")
+	if died := kit.Run(sdk.With{"name": "brief", "state": "restarted"}); !strings.Contains(died.Stdout, "bad option") || strings.Contains(died.Stdout, "cannot open the port") {
+		t.Errorf("what died again: %s; %s", died.Reason, died.Stdout)
+	}
 	// A service that dies, and is started again later, fails each time, and can be stopped.
 	lab(t, m, "printf '[Service]\\nExecStart=/bin/false\\nRestart=always\\nRestartSec=1000\\n' >/etc/systemd/system/loop.service; systemctl daemon-reload")
 	for range 2 {

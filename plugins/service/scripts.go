@@ -45,7 +45,7 @@ exit 0
 `
 
 // actScript does the actions that are its arguments, by the manager $i, and then waits $t seconds
-// for what was started.
+// for what was started. Of what died it prints the log since this start.
 const actScript = shell.Prelude + `do_systemd() {
   systemctl "$1" -- "$n" || return
   [ "$1" != disable ] || [ "$(systemctl is-enabled -- "$n" 2>/dev/null)" != enabled-runtime ] || systemctl disable --runtime -- "$n"
@@ -79,6 +79,7 @@ runs() {
 if [ "$i" = systemd ]; then
   case $(systemctl show -p NeedDaemonReload -- "$n") in *=yes) systemctl daemon-reload || exit 1 ;; esac
   [ "$t" = 0 ] || systemctl reset-failed -- "$n" 2>/dev/null
+  since=$(date +%s.%N)
 fi
 started=
 for a in "$@"; do
@@ -90,7 +91,7 @@ sleep "$t"
 if ! runs; then
   echo died
   if [ "$i" = systemd ] && command -v journalctl >/dev/null 2>&1; then
-    journalctl -q --no-pager -n 10 -o cat -u "$n" 2>/dev/null | sed 's/^/log /'
+    journalctl -q --no-pager -n 10 -o cat --since "@$since" -u "$n" 2>/dev/null | sed 's/^/log /'
   fi
 fi
 exit 0
