@@ -164,7 +164,7 @@ func TestFaultP4WithoutStat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file}, false, false))
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file}, finishing{}))
 	cmd.Env = []string{"PATH=" + bin}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -211,7 +211,7 @@ func TestFinishRefusesALinkAsItsPart(t *testing.T) {
 	dir := t.TempDir()
 	part, file, victim := filepath.Join(dir, "f.part"), filepath.Join(dir, "f"), filepath.Join(dir, "victim")
 	finish := func() error {
-		return exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Owner: fmt.Sprint(os.Getuid()), Mode: 0o666}, false, false)).Run()
+		return exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Owner: fmt.Sprint(os.Getuid()), Mode: 0o666}, finishing{})).Run()
 	}
 	write(t, victim, []byte("precious"))
 	if err := errors.Join(os.Chmod(victim, 0o600), os.Symlink(victim, part)); err != nil {
@@ -239,7 +239,7 @@ func TestFinishInASharedFolderWithSetgid(t *testing.T) {
 	if err := os.Chmod(dir, os.ModeSetgid|0o777); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Mode: 0o644}, false, false)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Mode: 0o644}, finishing{})).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -462,10 +462,46 @@ func TestFaultS2NoPlantedFolderOnTheWayIsEntered(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		out, err = run(finishScript(dir+"/f.part", "", Put{Path: dir + "/f", Mode: 0o644}, false, false))
+		out, err = run(finishScript(dir+"/f.part", "", Put{Path: dir + "/f", Mode: 0o644}, finishing{}))
 		if _, there := os.Lstat(dir + "/f"); (err == nil) != good || (there == nil) != good {
 			t.Errorf("%s: finish: %v, %s", folder, err, out)
 		}
+	}
+}
+
+// A small file is one command, with its owner, mode and backup; a larger one is also a transfer.
+func TestASmallPutIsOneCommand(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]int{1: 1, smallPut: 1, smallPut + 1: 2} {
+		s, p := startSSHD(t)
+		dir := t.TempDir()
+		data := content(size)
+		if _, err := p.Put(testContext(t), s.Host("web1"), Put{Path: dir + "/f", Size: int64(size), SHA256: digest(data)}, bytes.NewReader(data)); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(s.Log(), "Starting session: "); n != want {
+			t.Errorf("%d bytes: %d commands, expected %d", size, n, want)
+		}
+		if got, err := os.ReadFile(dir + "/f"); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes: the file has %d, %v", size, len(got), err)
+		}
+		expectOnly(t, dir, "f")
+	}
+}
+
+// A small file that arrives in part replaces nothing. Control: all of it arrives.
+func TestASmallPutThatArrivesInPartReplacesNothing(t *testing.T) {
+	t.Parallel()
+	for sent, good := range map[string]bool{"new": true, "ne": false, "": false, "newer": false} {
+		dir := t.TempDir()
+		write(t, dir+"/f", []byte("old"))
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(dir+"/f.part", "", Put{Path: dir + "/f"}, finishing{receive: true, check: true}))
+		cmd.Stdin = strings.NewReader(digest([]byte("new")) + "\n" + sent)
+		err := cmd.Run()
+		if got, _ := os.ReadFile(dir + "/f"); (err == nil) != good || string(got) != map[bool]string{true: "new", false: "old"}[good] {
+			t.Errorf("%q: %v; the file has %q", sent, err, got)
+		}
+		expectOnly(t, dir, "f")
 	}
 }
 

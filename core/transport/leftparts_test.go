@@ -99,8 +99,11 @@ func TestPutRemovesThePartsOfOlderFences(t *testing.T) {
 							}
 						}
 					}
-					want := map[bool]string{true: "newer", false: "new"}[fails]
-					_, err := p.Put(testContext(t), h, Put{Path: path, Size: 3, Fence: now}, strings.NewReader(want))
+					put := Put{Path: path, Size: 3, Fence: now}
+					if fails {
+						put.Size, put.SHA256 = -1, digest(nil)
+					}
+					_, err := p.Put(testContext(t), h, put, strings.NewReader("new"))
 					if (err != nil) != fails {
 						t.Fatalf("%s: %v", name, err)
 					}
@@ -150,6 +153,7 @@ func TestFinishLeavesNothingAfterASignal(t *testing.T) {
 		text string
 		want string
 	}{
+		"cat":   {"kill -TERM $PPID $$", "old"},
 		"mkdir": {"PROGRAM \"$@\"\nkill -TERM $PPID $$", "old"},
 		"chmod": {"kill -TERM $PPID $$", "old"},
 		"cp":    {"PROGRAM \"$@\"\nkill -TERM $PPID $$", "old"},
@@ -157,7 +161,6 @@ func TestFinishLeavesNothingAfterASignal(t *testing.T) {
 	} {
 		bin, dir := emptyBin(t), t.TempDir()
 		part, file, shim := filepath.Join(dir, "f.part"), filepath.Join(dir, "f"), filepath.Join(bin, program)
-		write(t, part, []byte("new"))
 		write(t, file, []byte("old"))
 		found, err := os.Readlink(shim)
 		if err == nil {
@@ -166,8 +169,8 @@ func TestFinishLeavesNothingAfterASignal(t *testing.T) {
 		if err := errors.Join(err, os.Chmod(dir, 0o777), os.WriteFile(shim, []byte("#!/bin/sh\n"+strings.ReplaceAll(c.text, "PROGRAM", found)+"\n"), 0o755)); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Backup: ".bak"}, false, false))
-		cmd.Env = []string{"PATH=" + bin}
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", finishScript(part, "", Put{Path: file, Backup: ".bak"}, finishing{receive: true}))
+		cmd.Env, cmd.Stdin = []string{"PATH=" + bin}, strings.NewReader("new")
 		reader, writer, pipeErr := os.Pipe() // nobody reads what the worker would have read
 		if err := errors.Join(pipeErr, reader.Close()); err != nil {
 			t.Fatal(err)

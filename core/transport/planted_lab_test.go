@@ -27,6 +27,7 @@ type quick struct {
 	dir   string // the stranger's folder, with the file f
 	safe  string // root's folder, where nothing may change
 	tools string // the PATH of the script
+	empty bool   // no part file is there yet
 }
 
 func newQuick(t *testing.T, plant string, tools map[string]string) *quick {
@@ -71,6 +72,9 @@ func (q *quick) reset(t *testing.T, at int) {
 	base := filepath.Dir(q.dir)
 	script := fmt.Sprintf("cd %s && rm -rf home root/folder && mkdir home root/folder && echo mine >home/f && chown -R %d:%d home && echo part >home/f.part && "+
 		"echo precious >root/victim && chmod 600 root/victim && echo precious >root/folder/f && chmod 755 root/folder && echo 0 >count && echo %d >at", base, stranger, stranger, at)
+	if q.empty {
+		script += " && rm home/f.part"
+	}
 	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", script).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -96,7 +100,7 @@ func (q *quick) run(t *testing.T, shell []string, script string) int {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, shell[0], append(shell[1:], "-c", script)...)
-	cmd.Env, cmd.Stdin = []string{"PATH=" + q.tools}, strings.NewReader(digest([]byte("part\n"))+"\n")
+	cmd.Env, cmd.Stdin = []string{"PATH=" + q.tools}, strings.NewReader(digest([]byte("part\n"))+"\npart\n")
 	_, _ = cmd.CombinedOutput() // it may refuse
 	if ctx.Err() != nil {
 		t.Fatalf("the script hangs: %s", script)
@@ -148,19 +152,9 @@ func TestLabFaultS2FinishFollowsNoPlantedLink(t *testing.T) {
 					tools = systemTools(t, busybox)
 				}
 				q := newQuick(t, plant, tools)
-				script := finishScript(q.dir+"/f.part", "", Put{Path: q.dir + "/f", Backup: ".bak", Mode: 0o4755}, true, false)
-				q.reset(t, -1)
-				n := q.run(t, words, script)
-				if got, _ := os.ReadFile(q.dir + "/f"); string(got) != "part\n" {
-					t.Fatalf("without an attack, after %d programs, f holds %q", n, got)
-				}
-				expectOnly(t, q.dir, "f", "f.bak")
-				for at := range n + 1 {
-					q.reset(t, at)
-					q.run(t, words, script)
-					if d := q.damage(t); d != "" {
-						t.Errorf("the attack before program %d of %d changed what is root's:\n%s", at, n, d)
-					}
+				for _, how := range []finishing{{check: true, receive: true}, {check: true}} {
+					q.empty = how.receive
+					q.survives(t, words, finishScript(q.dir+"/f.part", "", Put{Path: q.dir + "/f", Backup: ".bak", Mode: 0o4755}, how))
 				}
 				harmed := false
 				for at := range 8 {
@@ -172,6 +166,24 @@ func TestLabFaultS2FinishFollowsNoPlantedLink(t *testing.T) {
 					t.Error("negative control: the script that works in the folder itself came to no harm")
 				}
 			})
+		}
+	}
+}
+
+// survives runs the script with an attack before each of its programs.
+func (q *quick) survives(t *testing.T, words []string, script string) {
+	t.Helper()
+	q.reset(t, -1)
+	n := q.run(t, words, script)
+	if got, _ := os.ReadFile(q.dir + "/f"); string(got) != "part\n" {
+		t.Fatalf("without an attack, after %d programs, f holds %q", n, got)
+	}
+	expectOnly(t, q.dir, "f", "f.bak")
+	for at := range n + 1 {
+		q.reset(t, at)
+		q.run(t, words, script)
+		if d := q.damage(t); d != "" {
+			t.Errorf("the attack before program %d of %d changed what is root's:\n%s", at, n, d)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -47,6 +48,9 @@ type Written struct {
 	SHA256 string
 }
 
+// smallPut is the size up to which a file is the input of the command that finishes it.
+const smallPut = 64 << 10
+
 // cleanupTime is for removing a part file after the caller's context ended.
 const cleanupTime = 5 * time.Second
 
@@ -62,11 +66,12 @@ type upload struct {
 
 // Put writes a file: to PATH.part.ID, readable by the user only, verified by
 // its hash on the host, given mode and owner, then renamed over PATH. It goes
-// over SFTP, and through cat where there is no SFTP. A transfer that failed is
-// never resumed, since a part's length proves nothing (pkg/sftp#472), and its
-// part file is removed as far as the host can be reached. The part file of a
-// worker that was killed is removed by the next Put with a newer fence to PATH,
-// also by one that fails; by one of another queue after a day: see sweepScript.
+// over SFTP, and through cat where there is no SFTP. A small file is the input
+// of the one command that does all of it. A transfer that failed is never
+// resumed, since a part's length proves nothing (pkg/sftp#472), and its part
+// file is removed as far as the host can be reached. The part file of a worker
+// that was killed is removed by the next Put with a newer fence to PATH, also
+// by one that fails; by one of another queue after a day: see sweepScript.
 // Without a fence it stays.
 //
 // Put.Size 0 means an empty file.
@@ -182,8 +187,23 @@ func (u *upload) fail(hint string, err error) *Error {
 	return u.r.last().fail("put", hint, false, fmt.Errorf("%s: %w", u.put.Path, err))
 }
 
-// send moves the bytes, then finishes on the host.
+// send moves the bytes and finishes on the host. A host that has no shell, or nothing to hash with,
+// gets a small file as it gets another.
 func (u *upload) send(ctx context.Context, src *source) (Written, error) {
+	small, code, refused := u.put.Size >= 0 && u.put.Size <= smallPut, 0, error(nil)
+	if small {
+		data, err := io.ReadAll(src)
+		w, err := u.sent(ctx, src, err)
+		if err != nil {
+			return Written{}, err
+		}
+		input := io.MultiReader(strings.NewReader(w.SHA256+"\n"), bytes.NewReader(data))
+		code, refused = u.fenced(ctx, u.put.Fence, u.finishScript(finishing{receive: true, check: true}), input, nil)
+		if code != exitNoTool && !errors.Is(refused, errNoShell) {
+			return w, u.finished(ctx, w, true, code, refused)
+		}
+		src = &source{r: bytes.NewReader(data), sum: sha256.New(), ctx: ctx, limit: maxSize}
+	}
 	err := errNoSFTP // as another user: sshd's SFTP is the login's
 	if u.put.Become.User == "" {
 		err = u.bySFTP(ctx, src)
@@ -192,6 +212,18 @@ func (u *upload) send(ctx context.Context, src *source) (Written, error) {
 	if plain {
 		err = u.byCat(ctx, src)
 	}
+	w, err := u.sent(ctx, src, err)
+	if err != nil {
+		return Written{}, err
+	}
+	if !small {
+		code, refused = u.fenced(ctx, u.put.Fence, u.finishScript(finishing{check: true, early: u.verified}), strings.NewReader(w.SHA256+"\n"), nil)
+	}
+	return w, u.finished(ctx, w, plain, code, refused)
+}
+
+// sent ends the source, and returns what was read of it if that is what was meant.
+func (u *upload) sent(ctx context.Context, src *source, err error) (Written, error) {
 	src.end()
 	switch {
 	case src.err != nil:
@@ -208,7 +240,7 @@ func (u *upload) send(ctx context.Context, src *source) (Written, error) {
 	if u.put.SHA256 != "" && w.SHA256 != u.put.SHA256 {
 		return Written{}, u.fail("the source is not the file that was meant; compare: sha256sum FILE", mark(fmt.Errorf("source has sha256 %s, expected %s", w.SHA256, u.put.SHA256), core.ErrInvalid))
 	}
-	return w, u.finish(ctx, w, plain)
+	return w, nil
 }
 
 func moreOrLess(got, want int64) string {
@@ -309,13 +341,13 @@ var (
 	errNoSFTP = errors.New("no SFTP")
 )
 
-// finish verifies, adorns and renames the part file: in one command where the
-// login runs commands, over SFTP where it does not.
-func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
-	script := func(check bool) string {
-		return finishScript(u.part, u.r.last().name, u.put, check, u.verified)
-	}
-	code, err := u.fenced(ctx, u.put.Fence, script(true), strings.NewReader(w.SHA256+"\n"), nil)
+func (u *upload) finishScript(how finishing) string {
+	return finishScript(u.part, u.r.last().name, u.put, how)
+}
+
+// finished returns the end of the command that verifies, adorns and renames the part file. Where
+// the host cannot verify it, or the login runs no commands, that is done here.
+func (u *upload) finished(ctx context.Context, w Written, plain bool, code int, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -325,7 +357,7 @@ func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 		if err := u.readBack(ctx, w.SHA256, plain); err != nil {
 			return err
 		}
-		if code, err = u.fenced(ctx, u.put.Fence, script(false), nil, nil); code == exitMismatch {
+		if code, err = u.fenced(ctx, u.put.Fence, u.finishScript(finishing{}), nil, nil); code == exitMismatch {
 			return u.mismatch("another file")
 		}
 		return err

@@ -108,6 +108,13 @@ done
 `, host)
 }
 
+// finishing selects parts of a finishScript.
+type finishing struct {
+	receive bool // its input is the content of the part file, after the hash
+	check   bool // verifies the hash
+	early   bool // the part had the hash before
+}
+
 // finishScript gives the part file owner and mode, verifies it, keeps a copy of the old file and
 // renames the part over it. With check, the first line of its input is the hash: every user of the
 // host can read a command, and a hash shows a short secret. Without check, this process has read
@@ -115,7 +122,8 @@ done
 // exchanges its entries for links at any moment: see takePrivate. If early, the part had the hash
 // before, by its name in the folder: that counts only where nobody else can give names. The hash
 // is compared after the mode was set, because a later write would clear setuid.
-func finishScript(part, host string, put Put, check, early bool) string {
+func finishScript(part, host string, put Put, how finishing) string {
+	check, early := how.check, how.early
 	var b strings.Builder
 	if put.Validate != "" {
 		b.WriteString(shell.Valid)
@@ -127,6 +135,9 @@ func finishScript(part, host string, put Put, check, early bool) string {
 	fmt.Fprintf(&b, "f=%s b=%s own=%s v=%s\n", quote(put.Path), quote(pathpkg.Base(part)), quote(put.Owner), quote(shell.ValidateCommand(put.Validate)))
 	b.WriteString(enterFolder)
 	b.WriteString(leaveFolder + removeFolder + sweepScript(put.Fence, host))
+	if how.receive {
+		b.WriteString("e=$( { umask 077; set -C; cat >\"./$b\"; } 2>&1) || refuse \"$e\"\n")
+	}
 	b.WriteString("[ -d \"./$t\" ] && refuse \"$f is a directory\"\n[ -L \"./$b\" ] && refuse \"the part file was replaced by a symbolic link\"\n")
 	b.WriteString(takePrivate)
 	// A rename brings the new file's owner along; without an order to change it, it stays.
