@@ -141,8 +141,8 @@ func finishScript(part, host string, put Put, how finishing) string {
 	b.WriteString("[ -d \"./$t\" ] && refuse \"$f is a directory\"\n[ -L \"./$b\" ] && refuse \"the part file was replaced by a symbolic link\"\n")
 	b.WriteString(takePrivate)
 	// A rename brings the new file's owner along; without an order to change it, it stays.
-	b.WriteString("if [ -z \"$own\" ] && [ -e \"$up/$t\" ]; then own=$(stat -c %u:%g -- \"$up/$t\" 2>/dev/null)\n" +
-		"[ \"$own\" = \"$(stat -c %u:%g -- \"./$b\" 2>/dev/null)\" ] && own=; fi\n")
+	b.WriteString("if [ -z \"$own\" ] && [ -e \"$up/$t\" ]; then own=$(stat -c %u:%g -- \"$up/$t\" \"./$b\" 2>/dev/null)\n" +
+		"[ \"${own%%\n*}\" = \"${own##*\n}\" ] && own=\nown=${own%%\n*}; fi\n")
 	b.WriteString("if [ -n \"$own\" ]; then e=$(chown -h -- \"$own\" \"./$b\" 2>&1) || refuse \"$e\"; fi\n")
 	if put.Mode == 0 {
 		b.WriteString(keptMode)

@@ -49,7 +49,7 @@ exit 0
 // kept in a folder $w inside it, which only this login can enter. A signal ends the script at any
 // moment: clear ignores a second one, and so do its programs, so both folders go.
 const doScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Held + `fail() { echo "$1" >&2; exit 1; }
-is() { [ "$(pwd -P)" = "$1" ]; }
+is() { [ "$PWD" = "$1" ]; }
 own() { set -- $(ls -ldn .); case $1 in drwx------* | drwx--S---*) [ -O . ] ;; *) false ;; esac; }
 trusted() { set -- $(ls -ldn .); [ "$3" = 0 ] || [ -O . ] && case $1 in d????w*|d???????w*) false ;; esac; }
 moved() { for m in -fT -fh; do mv $m "$1" "$2" 2>/dev/null && return; done; false; }
@@ -62,7 +62,7 @@ clear() {
   rmdir "./$s" 2>/dev/null
 }
 command -v tar >/dev/null || fail "the host has no tar: install it with the job type package"
-reach "$p" && base=$(pwd -P) || exit 1
+reach "$p" && base=$PWD || exit 1
 from=$base/$s
 trusted || { from=/proc/self/fd/9 && [ -d /proc/self/fd ]; } || fail "others may write to $base: run the step as the user of the folder, with become: {user: NAME}"
 clear

@@ -31,7 +31,8 @@ type entry struct {
 const script = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + shell.IDs + shell.Sum + `if [ -L "$p" ]; then k=link; elif [ -d "$p" ]; then k=directory; elif [ -f "$p" ]; then k=file; elif [ -e "$p" ]; then k=other
 elif hidden "$p"; then exit 1; else k=absent; fi
 echo "kind $k"
-echo "self $(id -u):$(id -g)"
+self=$(id) group=${self#* gid=} self=${self#uid=}
+echo "self ${self%%[!0-9]*}:${group%%[!0-9]*}"
 [ -d "${p%/*}/" ] || echo nofolder
 ids "$o" || echo stranger
 [ $k = absent ] && exit 0

@@ -35,8 +35,8 @@ moved() { for m in -fT -fh; do mv $m -- "$1" "$2" 2>/dev/null && return; done; f
 // attributesScript sets the owner $o and the mode $m of the file or directory, where they are
 // given.
 const attributesScript = enterScript + shell.Held + `if [ "$k" = directory ]; then
-  here=$(pwd -P)
-  cd -P "./$t" && [ "$(pwd -P)" = "${here%/}/$t" ] || fail "was replaced, it is no directory any more"
+  here=$PWD
+  cd -P "./$t" && [ "$PWD" = "${here%/}/$t" ] || fail "was replaced, it is no directory any more"
   x=.
 elif [ "$safe" ]; then
   x=./$t
@@ -53,9 +53,9 @@ leave
 
 // directoryScript makes the directory and sets its owner and mode from inside.
 const directoryScript = headScript + `reach "${p%/*}/" || exit 1
-` + folderScript + `here=$(pwd -P)
+` + folderScript + `here=$PWD
 mkdir "./$t" && cd -P "./$t" || exit 1
-[ "$(pwd -P)" = "${here%/}/$t" ] && [ -O . ] || fail "was replaced by another user"
+[ "$PWD" = "${here%/}/$t" ] && [ -O . ] || fail "was replaced by another user"
 [ -z "$o" ] || chown "$o" . || exit 1
 chmod "$m" .
 `

@@ -20,12 +20,12 @@ if [ "$go" = reach ] || [ -d "$p/" ]; then
   there=1
   set -- $(ls -ldn .)
   uid=$3
-  set -- $(ls -ld .)
 elif [ -e "$p" ] || [ -L "$p" ]; then echo other
 fi
 script="there=$there
 $script"
 if [ "$there" ] && [ "$uid" != 0 ] && [ "$(id -u)" = 0 ]; then
+  set -- $(ls -ld .)
   case $3 in *[!0-9]*) ;; *) echo "the owner $3 of $p has no name on the host: make that user first" >&2; exit 1 ;; esac
   exec su -s /bin/sh "$3" -c "$script" </dev/null
 fi
@@ -58,7 +58,11 @@ elif [ "$there" ]; then
   cd / || exit 1
 fi
 case $version in *[!0-9a-f]*) ;; *) [ ${#version} -lt 40 ] || exit 0 ;; esac
-if refs=$(git ls-remote -- "$url" "$version" "$version^{}" 2>&1); then printf '%s\n' "$refs" | sed 's/^/ref /'; else
+if refs=$(git ls-remote -- "$url" "$version" "$version^{}" 2>&1); then
+  while read -r l; do echo "ref $l"; done <<END
+$refs
+END
+else
   echo "failed $(printf '%s\n' "$refs" | grep -v '^hint' | head -n 1)"
 fi
 exit 0

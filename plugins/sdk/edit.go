@@ -93,13 +93,20 @@ const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + shell.Sum 
 read -r old; read -r new
 leave() {
   trap '' HUP INT TERM PIPE
-  [ $up = . ] || rm -f ./x
+  [ $up = . ] || { [ ! -e ./x ] && [ ! -L ./x ]; } || rm -f ./x
   [ -z "$inner" ] || rm -rf "./$w"
   [ "${PWD##*/}" != "$w" ] || cd -P ..
   rmdir "./$w" 2>/dev/null
 }
 fail() { echo "$1" >&2; exit 1; }
-owner() { set -- $(ls -ldn "$1"); echo "$1 $3 $4"; }
+same() { # mode and owner; the last line is of ./x
+  both=$(ls -ldn "../$t" ./x)
+  set -- $both
+  mode=$1 old_owner=$3:$4
+  set -- ${both##*"
+"}
+  [ "$1 $3:$4" = "$mode $old_owner" ]
+}
 moved() { for f in -fT -fh; do mv $f ./x "../$t" 2>/dev/null && return; done; [ ! -d "../$t" ] && mv -f ./x "../$t"; }
 checked() {
   [ "$v" ] || return 0
@@ -112,9 +119,9 @@ checked() {
 changed="another writer changed the file since it was read: nothing was written; run the step again"
 enter "${p%/*}/" || exit 1
 trap leave EXIT; trap 'exit 1' HUP INT TERM PIPE
-why=$( (umask 077; mkdir -m 700 "./$w") 2>&1) && cd -P "./$w" || fail "cannot write to the folder of the file: ${why##*: }"
+why=$(umask 077; exec mkdir -m 700 "./$w" 2>&1) && cd -P "./$w" || fail "cannot write to the folder of the file: ${why##*: }"
 set -- ./* ./.[!.]* ./..?*
-[ "$(pwd -P)" = "${here%/}/$w" ] && [ -O . ] && [ "$*" = "./* ./.[!.]* ./..?*" ] || fail "its folder was replaced by another user"
+[ "$PWD" = "${here%/}/$w" ] && [ -O . ] && [ "$*" = "./* ./.[!.]* ./..?*" ] || fail "its folder was replaced by another user"
 up=..
 umask 077
 if [ "$old" ]; then
@@ -122,8 +129,8 @@ if [ "$old" ]; then
   cp -pP "../$t" ./x || fail "the file cannot be copied beside itself: the disk may be full: see df -h on the host"
   [ -f ./x ] && [ ! -L ./x ] || fail "$changed"
   is "$old" ./x || fail "$changed"
-  [ "$(owner ./x)" = "$(owner "../$t")" ] || fail "this login cannot keep the owner of the file: run the step with become: true"
-  chmod u+w ./x
+  same || fail "this login cannot keep the owner of the file: run the step with become: true"
+  case $mode in ??-*) chmod u+w ./x ;; esac
 fi
 cat >./x || fail "the new content was not written: the disk may be full: see df -h on the host"
 is "$new" ./x || fail "the new content did not arrive whole"
@@ -134,7 +141,7 @@ if [ -z "$old" ]; then
   [ ! -e "../$t" ] && [ ! -L "../$t" ] || fail "$changed"
   moved; exit
 fi
-o=$(ls -ld "../$t"); case $o in ??-*) chmod u-w ./x ;; esac
+case $mode in ??-*) chmod u-w ./x ;; esac
 checked
 is "$old" "../$t" || fail "$changed"
 moved || fail "the new file cannot take the place of the old one"

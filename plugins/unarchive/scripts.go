@@ -89,7 +89,7 @@ esac || {
   why=$(grep -v -e 'not recoverable' -e 'xit.*previous errors' -e 'time stamp' "$n/why" 2>/dev/null | tail -n 1)
   fail "it was not unpacked: ${why:+$why: }the archive has a link out of its folder or is damaged, or the disk is full"
 }
-cd "$n/x" && top=$(pwd -P) || exit 1
+cd -P "$n/x" && top=$PWD || exit 1
 [ -z "$(find . -name '*
 *')" ] || refuse "it has a name with a line break"
 other=$(find . ! -type f ! -type d ! -type l | head -n 1)

@@ -40,10 +40,11 @@ const OnlyRoot = `refused() {
 // A link is followed if only root and this login can have put it there. Any other link is followed
 // only if it leads to a folder of its own owner, who could write there without it. This is the rule
 // of systemd-tmpfiles for unsafe transitions. The working directory is checked after each step, not
-// the path before it: an exchange in between changes nothing. A path without links costs one pwd.
+// the path before it: an exchange in between changes nothing. After cd -P, PWD is that directory as
+// the system names it, and no program is started for it.
 const Enter = `enter() {
   cd -P -- "$1" || return
-  here=$(pwd -P)
+  here=$PWD
   case $1 in "$here" | "${here%/}/") return ;; esac
   me=$(id -u) todo=$1/ here= hops=0
   cd / || return
@@ -51,7 +52,7 @@ const Enter = `enter() {
     name=${todo%%/*} todo=${todo#*/}
     case $name in
     '' | .) ;;
-    ..) cd -P .. && here=$(pwd -P) && here=${here%/} || return ;;
+    ..) cd -P .. && here=${PWD%/} || return ;;
     *) if [ -L "./$name" ]; then follow "$name"; else step "$name"; fi || return ;;
     esac
   done
@@ -68,7 +69,7 @@ reach() {
 }
 step() {
   here=$here/$1
-  cd -P -- "./$1" && [ "$(pwd -P)" = "$here" ] || { echo "$here was replaced by another user" >&2; return 1; }
+  cd -P -- "./$1" && [ "$PWD" = "$here" ] || { echo "$here was replaced by another user" >&2; return 1; }
 }
 follow() {
   name=$1
@@ -87,7 +88,7 @@ follow() {
     echo "$link is a link to a folder of another user, and its owner may have planted it: name the folder itself, or run the step as the owner with become: {user: NAME}" >&2
     return 1
   }
-  here=$(pwd -P) && here=${here%/}
+  here=${PWD%/}
 }
 ours() {
   [ "$2" = 0 ] || [ "$2" = "$me" ] || return
@@ -176,11 +177,12 @@ const IDs = `ids() {
 `
 
 // Sum is a script that defines two functions: sum prints the SHA-256 of its standard input, as the
-// first word of a line, and is succeeds if a file has a hash: is HASH FILE.
+// first word of a line, and is succeeds if a file has a hash: is HASH FILE. Call sum in a command
+// substitution: its program takes the place of the shell.
 const Sum = `sum() {
-  if command -v sha256sum >/dev/null 2>&1; then sha256sum
-  elif command -v shasum >/dev/null 2>&1; then shasum -a 256
-  else openssl dgst -sha256 -r; fi
+  if command -v sha256sum >/dev/null 2>&1; then exec sha256sum
+  elif command -v shasum >/dev/null 2>&1; then exec shasum -a 256
+  else exec openssl dgst -sha256 -r; fi
 }
 is() { s=$(sum <"$2") && [ "${s%% *}" = "$1" ]; }
 `
