@@ -3,6 +3,7 @@
 package mount
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -246,5 +247,18 @@ func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (found, error) {
 
 // vars are the params as the scripts have them; ep is the path as the kernel writes it.
 func (p *Params) vars() string {
-	return sdk.Vars("p", p.Path, "s", p.Source, "t", p.Type, "o", p.Options, "ep", escape(p.Path))
+	return sdk.Vars("p", p.Path, "s", p.Source, "t", p.Type, "o", p.Options, "first", p.first(), "ep", escape(p.Path))
+}
+
+// first returns the options of the call that mounts. mount sets the others by further calls, to
+// which . is the folder below the mount.
+func (p *Params) first() string {
+	further := func(o string) bool {
+		if p.binds() {
+			return o != "bind" && o != "rbind"
+		}
+		return slices.Contains([]string{"shared", "slave", "private", "unbindable"}, strings.TrimPrefix(o, "r"))
+	}
+	options := slices.DeleteFunc(strings.Split(p.Options, ","), further)
+	return cmp.Or(strings.Join(options, ","), "defaults")
 }

@@ -7,11 +7,11 @@ const realScript = shell.Prelude + `real() {
   case $1 in UUID=* | LABEL=* | PARTUUID=* | PARTLABEL=*) set -- "$(findfs "$1" 2>/dev/null)" ;; esac
   case $1 in /*) readlink -f "$1" 2>/dev/null || printf '%s\n' "$1" ;; *) printf '%s\n' "$1" ;; esac
 }
-last() { # the last mount at the path: its source and flags
-  source= flags=
+last() { # the last mount at the path: its number, source and flags
+  number= source= flags=
   while read -r id up device root at f rest; do
     [ "$at" = "$ep" ] || continue
-    flags=$f rest=" $rest"
+    number=$id flags=$f rest=" $rest"
     rest=${rest#* - }
     rest=${rest#* }
     source=${rest%% *}
@@ -42,14 +42,44 @@ exit 0
 `
 
 // doScript does the actions "$@"; the new fstab is its standard input.
-const doScript = realScript + `cmd() { "$@" </dev/null >&2; }
+//
+// The owner of a folder on the way can exchange its entries for links at any moment. There mount
+// gets the folder that was entered, as . or as a name in it, and -c: it must not look for its path.
+// A remount needs the name, because . is the folder below the mount. busybox has no -c, and looks
+// for no path.
+const doScript = realScript + shell.Enter + shell.Reading + `cmd() { "$@" </dev/null >&2; }
+private() {
+  c=
+  (cd -P "$1" && while alone; do [ "$(pwd -P)" != / ] || exit 0; cd -P ..; done; exit 1) && return
+  ! mount --version >/dev/null 2>&1 || c=-c
+  false
+}
+same() {
+  here=$(pwd -P)
+  [ "$here" = "${1:-/}" ] || { echo "$p leads over a link, to $here: if no other user put it there, write the path without links" >&2; false; }
+}
+replaced() { echo "$p: another user replaced a folder on the way: see findmnt, and ls -l of the folders" >&2; false; }
+inside() {
+  enter "${p%/*}/" && same "${p%/*}" || return
+  to=$p
+  private . || { to=./${p##*/}; [ ! -L "$to" ] || replaced; }
+}
+again() { inside && cmd mount $c -o "remount,$o" "$s" "$to"; } # with a source it adds no options of fstab
+attach() {
+  reach "$p" && same "$p" && last || return
+  before=$number
+  if private ..; then cmd mount -t "$t" -o "$o" "$s" "$p"
+  else cmd mount $c -t "$t" -o "$first" "$s" . && { [ "$first" = "$o" ] || again; }
+  fi && last || return
+  [ "$number" != "$before" ] || replaced
+}
 for a in "$@"; do
   case $a-$t in
   mount-swap) case $o in defaults | sw) cmd swapon "$s" ;; *) cmd swapon -o "$o" "$s" ;; esac ;;
   unmount-swap) cmd swapoff "$s" ;;
-  mount-*) mkdir -p "$p" && cmd mount -t "$t" -o "$o" "$s" "$p" ;;
-  remount-*) cmd mount -o "remount,$o" "$s" "$p" ;; # with a source it adds no options of fstab
-  unmount-*) while [ "$(active)" ]; do cmd umount "$p" || exit 1; done ;;
+  mount-*) (attach) ;;
+  remount-*) (again) ;;
+  unmount-*) (inside || exit; while [ "$(active)" ]; do cmd umount $c "$to" || exit; done) ;;
   write-*)
     n=/etc/.fstab.new
     rm -f $n
