@@ -4,7 +4,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -25,11 +24,7 @@ type Params struct {
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
-	bad := sdk.CheckEnvironment("/env", p.Env)
-	if strings.ContainsRune(p.Run, 0) {
-		bad = errors.Join(bad, &sdk.ParamError{Pointer: "/run", Err: errors.New("a command line cannot hold a NUL byte")})
-	}
-	return bad
+	return sdk.CheckEnvironment("/env", p.Env)
 }
 
 // Outputs of a command.

@@ -100,7 +100,7 @@ func TestOutputStreamsWholeAndIsKeptInBounds(t *testing.T) {
 }
 
 func TestGuards(t *testing.T) {
-	for _, name := range []string{"plain", "with space", "it's", `"quoted"`, "new\nline", "-rf", "$(touch x)", "*", "ümlaut"} {
+	for _, name := range []string{"plain", "with space", "it's", `"quoted"`, "-rf", "$(touch x)", "*", "ümlaut"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, name)
@@ -158,7 +158,7 @@ func TestParametersAreChecked(t *testing.T) {
 		"relative":   {sdk.With{"run": "x", "creates": "a"}, `/creates: "a" does not match ^/`},
 		"bad name":   {sdk.With{"run": "x", "env": sdk.With{"A B": "1"}}, `/env/A B: "A B" is no name of an environment variable: expected letters, digits and _`},
 		"wrong kind": {sdk.With{"run": []int{1}}, "/run: expected text, found a list"},
-		"NUL":        {sdk.With{"run": "a\x00b"}, "/run: a command line cannot hold a NUL byte"},
+		"NUL":        {sdk.With{"run": "a\x00b"}, "/run: expected text without a NUL byte"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := kit.Validate(tc.with); len(got) == 0 || got[0] != tc.want {

@@ -23,7 +23,7 @@ func TestFetch(t *testing.T) {
 		"one":                {sdk.With{"path": "/etc/a"}, "unchanged", "", map[string]string{"etc/a": "A"}},
 		"several":            {sdk.With{"paths": []string{"/etc/a", "/var/big"}}, "unchanged", "", map[string]string{"etc/a": "A", "var/big": big}},
 		"an empty one":       {sdk.With{"path": "/empty"}, "unchanged", "", map[string]string{"empty": ""}},
-		"an odd name":        {sdk.With{"path": "/srv/it's -a\nname"}, "unchanged", "", map[string]string{"srv/it's -a\nname": "odd"}},
+		"an odd name":        {sdk.With{"path": "/srv/it's -a $(x) name"}, "unchanged", "", map[string]string{"srv/it's -a $(x) name": "odd"}},
 		"missing":            {sdk.With{"path": "/none"}, "failed", "fetching /none: /none: no such file", nil},
 		"missing, optional":  {sdk.With{"paths": []string{"/none", "/etc/a"}, "optional": true}, "unchanged", "", map[string]string{"etc/a": "A"}},
 		"all missing":        {sdk.With{"path": "/none", "optional": true}, "skipped", "none of the files exists", nil},
@@ -37,7 +37,7 @@ func TestFetch(t *testing.T) {
 			kit := plugintest.New(t, fetch.Def())
 			kit.Host("r1").
 				Put("/etc/a", plugintest.File{Content: "A"}).Put("/var/big", plugintest.File{Content: big}).
-				Put("/empty", plugintest.File{}).Put("/srv/it's -a\nname", plugintest.File{Content: "odd"})
+				Put("/empty", plugintest.File{}).Put("/srv/it's -a $(x) name", plugintest.File{Content: "odd"})
 			got := kit.Run(tc.with)
 			if got.Outcome != tc.outcome || got.Reason != tc.reason {
 				t.Errorf("got %s (%s), want %s (%s)", got.Outcome, got.Reason, tc.outcome, tc.reason)

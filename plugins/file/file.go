@@ -5,6 +5,8 @@ package file
 import (
 	"context"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -19,7 +21,7 @@ type Params struct {
 	Source   string         `json:"source,omitempty" turnus:"min=1,file" jsonschema:"content: a file relative to the playbook, or its digest"`
 	Target   string         `json:"target,omitempty" turnus:"min=1" jsonschema:"what a link points to"`
 	Mode     string         `json:"mode,omitempty" turnus:"pattern=^0?[0-7]{3,4}$" jsonschema:"permission bits, as quoted octal text such as \"0644\"; by default those of the old file, or 0644 (0755 for a directory)"`
-	Owner    string         `json:"owner,omitempty" turnus:"pattern=^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)?$" jsonschema:"user or user:group, names or numbers; by default those of the old file"`
+	Owner    string         `json:"owner,omitempty" turnus:"pattern=^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_.-]+)?$" jsonschema:"user or user:group, names or numbers; by default those of the old file"`
 	Backup   string         `json:"backup,omitempty" turnus:"pattern=^[A-Za-z0-9._~-]+$" jsonschema:"suffix; the old file is kept under it"`
 	Checker  string         `json:"validate,omitempty" turnus:"pattern=^[^\\r\\n]*%s[^\\r\\n]*$" jsonschema:"command that checks the new file before it takes the place of the old one, such as visudo -cf %s; %s is the path of the new file"`
 	Recurse  bool           `json:"recurse,omitempty" jsonschema:"with state absent: remove a directory and all in it"`
@@ -45,6 +47,9 @@ func (p *Params) Validate() error {
 	}
 	if (p.State == "link") != (p.Target != "") {
 		bad.Add("/target", "state link and target go together")
+	}
+	if strings.ContainsFunc(p.Target, unicode.IsControl) {
+		bad.Add("/target", "expected a path without control characters; found %q", p.Target)
 	}
 	if p.State == "link" && p.Mode != "" {
 		bad.Add("/mode", "a link has no mode of its own")

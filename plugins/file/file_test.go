@@ -21,10 +21,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // names that a careless command line gets wrong.
-var names = []string{"with space", "it's", `"q"`, "new\nline", "-rf", "$(touch pwned)", "*", "ends with space ", "ümlaut"}
+var names = []string{"with space", "it's", `"q"`, "-rf", "$(touch pwned)", "*", "ends with space ", "ümlaut"}
 
 // worst is all of them in one.
-const worst = "-a it's \"q\" $(touch pwned) *\nnew ümlaut "
+const worst = "-a it's \"q\" $(touch pwned) * new ümlaut "
 
 // step is one call, and what the path is afterwards: "absent", "link TARGET",
 // "directory MODE" or "file MODE CONTENT".
@@ -102,8 +102,8 @@ func TestPathThroughAllItsStates(t *testing.T) {
 				{sdk.With{"state": "directory"}, "failed", "file 0640 "},
 				{sdk.With{"state": "link", "target": "x"}, "failed", "file 0640 "},
 				{sdk.With{"state": "absent"}, "changed", "absent"},
-				{sdk.With{"state": "link", "target": "-odd target's\nend"}, "changed", "link -odd target's\nend"},
-				{sdk.With{"state": "link", "target": "-odd target's\nend"}, "unchanged", "link -odd target's\nend"},
+				{sdk.With{"state": "link", "target": "-odd target's end"}, "changed", "link -odd target's end"},
+				{sdk.With{"state": "link", "target": "-odd target's end"}, "unchanged", "link -odd target's end"},
 				{sdk.With{"state": "link", "target": "."}, "changed", "link ."},
 				{sdk.With{"state": "link", "target": "other"}, "changed", "link other"},
 				{sdk.With{"content": "file"}, "changed", "file 0644 file"},
@@ -277,6 +277,9 @@ func TestParametersAreChecked(t *testing.T) {
 		"mode as number":  {sdk.With{"path": "/a", "mode": 420}, "/mode: expected text, found the number 420"},
 		"mode in decimal": {sdk.With{"path": "/a", "mode": "0899"}, "/mode: "},
 		"owner injection": {sdk.With{"path": "/a", "owner": "root; rm"}, "/owner: "},
+		"owner, option":   {sdk.With{"path": "/a", "owner": "-R"}, "/owner: "},
+		"two lines":       {sdk.With{"path": "/a\nb", "content": "x"}, "/path: expected a path without control characters"},
+		"link, two lines": {sdk.With{"path": "/a", "state": "link", "target": "b\nc"}, "/target: expected a path without control characters"},
 		"backup path":     {sdk.With{"path": "/a", "content": "", "backup": "/../x"}, "/backup: "},
 		"recurse alone":   {sdk.With{"path": "/a", "content": "", "recurse": true}, "/recurse: "},
 	} {

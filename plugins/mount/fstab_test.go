@@ -153,6 +153,7 @@ func TestValidate(t *testing.T) {
 		"no type":                    {Params{Path: "/srv", Source: "/dev/sdb", State: "present"}, false},
 		"a slash at the end":         {Params{Path: "/srv/", State: "absent"}, false},
 		"a source that is a option":  {Params{Path: "/srv", Source: "-a", Type: "ext4", State: "mounted"}, false},
+		"a source of two lines":      {Params{Path: "/srv", Source: "tmpfs\n/x", Type: "tmpfs", State: "mounted"}, false},
 		"a source that is a comment": {Params{Path: "/srv", Source: "#x", Type: "ext4", State: "mounted"}, false},
 	} {
 		if err := c.p.Validate(); (err == nil) != c.ok {

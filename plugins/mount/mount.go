@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -18,7 +19,7 @@ type Params struct {
 	Path    string `json:"path,omitempty" turnus:"pattern=^/" jsonschema:"where it is mounted; not for swap"`
 	Source  string `json:"source,omitempty" turnus:"min=1" jsonschema:"what is mounted: a device, UUID=…, LABEL=…, host:/path, or tmpfs"`
 	Type    string `json:"type,omitempty" turnus:"pattern=^[A-Za-z0-9_.,-]+$" jsonschema:"type of the file system, such as ext4, nfs, tmpfs or swap; none for a bind mount"`
-	Options string `json:"options,omitempty" turnus:"default=defaults,pattern=^[^ \t\n]+$" jsonschema:"options, separated by commas"`
+	Options string `json:"options,omitempty" turnus:"default=defaults,pattern=^[^ \\x00-\\x1f\\x7f]+$" jsonschema:"options, separated by commas"`
 	Dump    int    `json:"dump,omitempty" turnus:"min=0,max=9" jsonschema:"fifth field of fstab"`
 	Pass    int    `json:"pass,omitempty" turnus:"min=0,max=9" jsonschema:"sixth field of fstab: order of the checks at a restart"`
 	State   string `json:"state,omitempty" turnus:"default=mounted,enum=mounted|unmounted|present|absent" jsonschema:"mounted: now and in fstab; present: in fstab only; unmounted: not now, fstab stays; absent: not now, not in fstab"`
@@ -33,13 +34,13 @@ func (p *Params) Validate() error {
 		bad.Add("/path", "swap has no path: its source names it")
 	case p.Type != "swap" && p.Path == "":
 		bad.Add("/path", "expected the path where it is mounted")
-	case p.Path != "" && (path.Clean(p.Path) != p.Path || strings.ContainsAny(p.Path, "\n\r")):
+	case p.Path != "" && path.Clean(p.Path) != p.Path:
 		bad.Add("/path", "expected a path without . and .. and a slash at its end")
 	}
 	if (adds || p.Type == "swap") && p.Source == "" {
 		bad.Add("/source", "expected what is mounted")
 	}
-	if strings.ContainsAny(p.Source, "\n\r") || strings.HasPrefix(p.Source, "-") || strings.HasPrefix(p.Source, "#") {
+	if strings.ContainsFunc(p.Source, unicode.IsControl) || strings.HasPrefix(p.Source, "-") || strings.HasPrefix(p.Source, "#") {
 		bad.Add("/source", "expected a device, UUID=…, LABEL=…, host:/path or another word of fstab")
 	}
 	if adds && p.Type == "" {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -32,6 +33,9 @@ type Params struct {
 func (p *Params) Validate() error {
 	if (p.Source == "") == (p.Content == "") {
 		return errors.New("expected one of source and content")
+	}
+	if strings.ContainsFunc(p.Interpreter, unicode.IsControl) {
+		return &sdk.ParamError{Pointer: "/interpreter", Err: errors.New("expected one line without control characters")}
 	}
 	return sdk.CheckEnvironment("/env", p.Env)
 }

@@ -24,6 +24,7 @@ func TestScript(t *testing.T) {
 	}{
 		"content by its #! line": {sdk.With{"content": printArgs, "args": odd}, "changed", "<a b><it's><><-n><new\nline><$HOME><*>", 0.0},
 		"without a #! line":      {sdk.With{"content": "echo plain"}, "changed", "plain", 0.0},
+		"two interpreters":       {sdk.With{"content": "true", "interpreter": "sh\nid"}, "failed", "", nil},
 		"an interpreter":         {sdk.With{"content": "echo $0 | sed 's/-[A-Z0-9]*$//'", "interpreter": "/bin/sh -e"}, "changed", "TMP/turnus", 0.0},
 		"a file of the worker":   {sdk.With{"source": "setup.sh", "args": []string{"x"}}, "changed", "<x>", 0.0},
 		"its exit code":          {sdk.With{"content": "exit 7"}, "failed", "", 7.0},

@@ -28,6 +28,9 @@
 //	turnus:"enum=a|b"      one of
 //	turnus:"pattern=^/"    regular expression (RE2); takes the rest of the tag, so it comes last
 //
+// A text with a NUL byte is refused, and a path, whose pattern begins with ^/, with a control
+// character.
+//
 // A params struct may have a method Validate() error, which is called after all of these. It
 // reports one parameter with [ParamError], and several with [Problems].
 //

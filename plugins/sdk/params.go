@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -50,9 +51,12 @@ func (p *Problems) Add(pointer, format string, args ...any) {
 	*p = append(*p, &ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
 }
 
-// Path adds an error unless the path is absolute, the shortest of its place, and not the root.
+// Path adds an error unless the path is absolute, the shortest of its place, not the root, and
+// without control characters.
 func (p *Problems) Path(pointer, found string) {
-	if !path.IsAbs(found) || path.Clean(found) != found || found == "/" {
+	if strings.ContainsFunc(found, unicode.IsControl) {
+		p.Add(pointer, "expected a path without control characters; found %q", found)
+	} else if !path.IsAbs(found) || path.Clean(found) != found || found == "/" {
 		p.Add(pointer, "expected an absolute path without . and .. and a slash at its end; found %q", found)
 	}
 }
@@ -204,6 +208,15 @@ func (w *walker) text(at string, js *jsonschema.Schema, v string) {
 	}
 	if js.MaxLength != nil && n > *js.MaxLength {
 		w.fail(at, "expected at most %d characters, found %d", *js.MaxLength, n)
+	}
+	if strings.Contains(v, "\x00") { // no argument, file name or variable can hold it
+		w.fail(at, "expected text without a NUL byte")
+		return
+	}
+	isPath := strings.HasPrefix(js.Pattern, "^/") || strings.HasPrefix(js.Pattern, "^(/")
+	if isPath && strings.ContainsFunc(v, unicode.IsControl) {
+		w.fail(at, "expected a path without control characters, found %s", words.Found(v))
+		return
 	}
 	if js.Pattern == "" || w.patterns[js.Pattern].MatchString(v) {
 		return

@@ -104,6 +104,9 @@ func TestParametersAreStrict(t *testing.T) {
 		"duration, no unit": {sdk.With{"name": "ab", "wait": "5"}, []string{`/wait: expected a duration such as "90s", "1h30m" or "2d", found "5"`}},
 		"duration, number":  {sdk.With{"name": "ab", "wait": 5}, []string{"/wait: expected text, found the number 5"}},
 		"size":              {sdk.With{"name": "ab", "size": "10 apples"}, []string{`/size: expected a size such as "10MiB" or a number of bytes, found "10 apples"`}},
+		"NUL":               {sdk.With{"name": "ab", "labels": sdk.With{"a": "x\x00y"}}, []string{"/labels/a: expected text without a NUL byte"}},
+		"control character": {sdk.With{"name": "ab", "path": "/a\nb"}, []string{`/path: expected a path without control characters, found "/a\nb"`}},
+		"other lines":       {sdk.With{"name": "ab", "labels": sdk.With{"a": "x\n\ty"}}, nil},
 		"Validate":          {sdk.With{"name": "bad"}, []string{"/name: this one", ": and this"}},
 		"a flood of errors": {sdk.With{"name": "ab", "labels": flood(500)}, nil},
 	} {
@@ -276,7 +279,7 @@ func FuzzParams(f *testing.F) {
 
 func TestProblemsOfAPath(t *testing.T) {
 	t.Parallel()
-	for path, ok := range map[string]bool{"/a": true, "/a b/..c": true, "": false, "a": false, "/": false, "/a/": false, "/a/../b": false, "//a": false, "/a/.": false} {
+	for path, ok := range map[string]bool{"/a": true, "/a b/..c": true, "": false, "a": false, "/": false, "/a/": false, "/a/../b": false, "//a": false, "/a\nb": false, "/\x7f": false, "/a/.": false} {
 		var bad sdk.Problems
 		if bad.Path("/path", path); (bad.Err() == nil) != ok {
 			t.Errorf("%q: %v", path, bad.Err())

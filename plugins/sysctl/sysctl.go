@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -41,7 +42,7 @@ func (p *Params) text() (string, error) {
 	case nil:
 		return "", nil
 	case string:
-		if strings.ContainsAny(v, "\n\r\x00") {
+		if strings.ContainsFunc(strings.ReplaceAll(v, "\t", " "), unicode.IsControl) {
 			return "", errors.New("expected one line")
 		}
 		return strings.Join(strings.Fields(v), " "), nil

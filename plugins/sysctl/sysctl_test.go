@@ -29,14 +29,15 @@ func TestValidate(t *testing.T) {
 		p    Params
 		want string // its text; "!" for an error
 	}{
-		"number":             {Params{State: "present", Value: float64(1)}, "1"},
-		"large number":       {Params{State: "present", Value: float64(4194304)}, "4194304"},
-		"fields":             {Params{State: "present", Value: " 1\t2  3 "}, "1 2 3"},
-		"lines":              {Params{State: "present", Value: "1\nkernel.x = 2"}, "!"},
-		"a boolean":          {Params{State: "present", Value: true}, "!"},
-		"none":               {Params{State: "present"}, "!"},
-		"absent":             {Params{State: "absent"}, ""},
-		"absent and a value": {Params{State: "absent", Value: float64(1)}, "!"},
+		"number":              {Params{State: "present", Value: float64(1)}, "1"},
+		"large number":        {Params{State: "present", Value: float64(4194304)}, "4194304"},
+		"fields":              {Params{State: "present", Value: " 1\t2  3 "}, "1 2 3"},
+		"lines":               {Params{State: "present", Value: "1\nkernel.x = 2"}, "!"},
+		"a control character": {Params{State: "present", Value: "1\x1b"}, "!"},
+		"a boolean":           {Params{State: "present", Value: true}, "!"},
+		"none":                {Params{State: "present"}, "!"},
+		"absent":              {Params{State: "absent"}, ""},
+		"absent and a value":  {Params{State: "absent", Value: float64(1)}, "!"},
 	} {
 		err := c.p.Validate()
 		got, _ := c.p.text()

@@ -20,9 +20,9 @@ type Params struct {
 	Group      string   `json:"group,omitempty" turnus:"pattern=^[A-Za-z_][A-Za-z0-9_.-]*[$]?$" jsonschema:"primary group, which must exist; by default a group with the name of the user"`
 	Groups     []string `json:"groups,omitempty" jsonschema:"further groups that the user is added to; they must exist"`
 	Exact      bool     `json:"exact,omitempty" jsonschema:"remove the user from all groups that groups does not list"`
-	Shell      string   `json:"shell,omitempty" turnus:"pattern=^/[^:\n]*$" jsonschema:"login shell, an absolute path"`
-	Home       string   `json:"home,omitempty" turnus:"pattern=^/[^:\n]*$" jsonschema:"home directory; a new value does not move the files"`
-	Comment    *string  `json:"comment,omitempty" turnus:"pattern=^[^:\n]*$" jsonschema:"comment field, usually the full name"`
+	Shell      string   `json:"shell,omitempty" turnus:"pattern=^/[^:]*$" jsonschema:"login shell, an absolute path"`
+	Home       string   `json:"home,omitempty" turnus:"pattern=^/[^:]*$" jsonschema:"home directory; a new value does not move the files"`
+	Comment    *string  `json:"comment,omitempty" turnus:"pattern=^[^:\\x00-\\x1f\\x7f]*$" jsonschema:"comment field, usually the full name"`
 	System     bool     `json:"system,omitempty" jsonschema:"create a system user: a low number, and no home directory"`
 	Password   string   `json:"password,omitempty" turnus:"secret" jsonschema:"hash of the password, as in /etc/shadow; ! locks the password"`
 	RemoveHome bool     `json:"remove_home,omitempty" jsonschema:"with state absent: remove the home directory and the mail of the user"`

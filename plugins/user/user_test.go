@@ -93,6 +93,7 @@ func TestParametersAreChecked(t *testing.T) {
 		"a hash with a field":    {map[string]any{"name": "anna", "password": "$6$a$b:0"}, "/password: "},
 		"two groups in one":      {map[string]any{"name": "anna", "groups": []string{"a,b"}}, "/groups/0: "},
 		"a comment with a field": {map[string]any{"name": "anna", "comment": "a:b"}, "/comment: "},
+		"a comment of two lines": {map[string]any{"name": "anna", "comment": "a\rb"}, "/comment: "},
 		"remove_home alone":      {map[string]any{"name": "anna", "remove_home": true}, "/remove_home: "},
 		"root gone":              {map[string]any{"name": "root", "state": "absent"}, "/name: "},
 		"dots":                   {map[string]any{"name": "anna", "home": "/a/../b"}, "/home: "},

@@ -90,6 +90,7 @@ turnus run twice.yaml -i hosts.ini
 turnus run key.yaml -i hosts.ini
 turnus run type.yaml -i hosts.ini
 turnus run function.yaml -i hosts.ini
+turnus run control.yaml -i hosts.ini
 turnus run site.yaml -i badport.ini`},
 	{"Habits of Ansible", `
 turnus run ansible.yaml -i hosts.ini
