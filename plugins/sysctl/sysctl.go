@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"unicode"
 
@@ -94,8 +95,9 @@ Sets one value of the kernel (/proc/sys) and writes it to a file of its own in /
 that it also holds after a restart. Both are compared: a file alone, or a kernel alone, is a change.
 Other settings are not loaded again.
 
-A file that another package installed, or /etc/sysctl.conf, may set the same key after this one at a
-restart: the step logs a warning then.
+At a restart, the files of /etc/sysctl.d, /run/sysctl.d and /usr/lib/sysctl.d are read by their
+names, as ` + "`man sysctl.d`" + ` explains. The step logs a warning if a later one gives the key another
+value, or /etc/sysctl.conf where systemd does not run.
 
 The step fails where the kernel has no such setting: load the module that brings it first. It also
 fails if the kernel took another value than the one that was written.
@@ -104,7 +106,7 @@ fails if the kernel took another value than the one that was written.
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
 	want, _ := p.text()
-	vars := sdk.Vars("k", p.key(), "f", p.file(), "v", want, "state", p.State, "path", "/proc/sys/"+swap(p.key()))
+	vars := sdk.Vars("k", p.key(), "s", swap(p.key()), "f", p.file(), "v", want, "state", p.State, "path", "/proc/sys/"+swap(p.key()))
 	result := r.Host().Query(ctx, vars+askScript)
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("reading %s: %w", p.Key, err)
@@ -116,8 +118,8 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	now, file := strings.Join(strings.Fields(a.Value("kernel")), " "), a.Text("file")
 	r.Output("file", p.file())
 	r.Output("before", now)
-	for other := range strings.Lines(a.Text("other")) {
-		r.Log().Warn("another file also sets " + p.Key + ", and may win at the next restart: " + strings.TrimSpace(other))
+	if other, value := p.overridden(a); other != "" && value != want {
+		r.Log().Warn(fmt.Sprintf("at the next restart %s sets %s to %s: remove it there, or give this step a file with a later name", other, p.Key, value))
 	}
 	after := ""
 	if p.State == "present" {
@@ -141,15 +143,52 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	return nil
 }
 
-// askScript prints the value of the kernel, the file of the step, and other files that set the key.
+// overridden returns the file that sets the key at a restart, if it is another than the step's, and
+// the value there. Files are read in the order of their names; of those with one name only that in
+// the first folder is read, also where it is a link to /dev/null. /etc/sysctl.conf is read last, and
+// by systemd not at all. A pattern such as net.ipv4.conf.*.rp_filter yields to a file with the key.
+func (p *Params) overridden(a sdk.Answer) (file, value string) {
+	own, last := path.Base(p.file()), ""
+	seen := map[string]bool{}
+	if p.State == "present" {
+		seen[own], last = true, own
+	}
+	for line := range strings.Lines(a.Text("other")) {
+		at, text, _ := strings.Cut(line, "\t")
+		name := path.Base(at)
+		switch {
+		case at == "/etc/sysctl.conf" && a.Has("systemd"), at == p.file():
+			continue
+		case at == "/etc/sysctl.conf":
+			name = "\xff"
+		}
+		text = strings.Join(strings.Fields(text), " ")
+		if !seen[name] && text != "" && name > last {
+			file, value, last = at, text, name
+		}
+		seen[name] = true
+	}
+	return file, value
+}
+
+// askScript prints the value of the kernel, the file of the step, and all files that are read at a
+// restart, first those that hide others of their name, with the value that they give the key.
 const askScript = `LC_ALL=C; export LC_ALL
+other() {
+  [ -e "$1" ] || [ -L "$1" ] || return
+  set=
+  [ ! -f "$1" ] || while IFS='= 	' read -r key rest || [ "$key" ]; do
+    case ${key#-} in "$k" | "$s") set=$rest ;; esac
+  done <"$1"
+  printf 'other %s\t%s\n' "$1" "$set"
+}
 if [ -e "$path" ]; then echo "kernel $(cat "$path")" || exit 1; else echo missing; fi
 [ ! -e "$f" ] || sed 's/^/file /' "$f" || exit 1
-for o in /etc/sysctl.conf /etc/sysctl.d/*.conf /run/sysctl.d/*.conf; do
-  [ -f "$o" ] && [ "$o" != "$f" ] && while IFS='= 	' read -r key rest; do
-    case ${key#-} in "$k") echo "other $o: $rest" ;; esac
-  done <"$o"
+[ ! -d /run/systemd/system ] || echo systemd
+for d in /etc /run /usr/local/lib /usr/lib /lib; do
+  for o in "$d"/sysctl.d/*.conf; do other "$o"; done
 done
+other /etc/sysctl.conf
 exit 0
 `
 
