@@ -183,6 +183,12 @@ systemctl is-enabled night.timer 2>/dev/null; systemctl is-active night.timer; s
 		t.Errorf("its command printed %q", got)
 	}
 
+	lab(t, m, before+"; mount -t tmpfs -o size=4k tmpfs /etc/systemd/system && cat /dev/zero >/etc/systemd/system/rest 2>/dev/null; true")
+	if got := kit.Run(weekly); got.Outcome != "failed" || !strings.Contains(got.Reason, "see df -h on the host") || lab(t, m, "ls -A /etc/systemd/system") != "rest" {
+		t.Errorf("a full disk: %s (%s)", got.Outcome, got.Reason)
+	}
+	lab(t, m, "umount /etc/systemd/system; systemctl daemon-reload")
+
 	for name, half := range map[string]string{
 		"written and no more":         "systemctl stop night.timer; systemctl -q disable night.timer",
 		"disabled":                    "systemctl -q disable night.timer",

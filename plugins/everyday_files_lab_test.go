@@ -104,6 +104,11 @@ func TestLabSysctl(t *testing.T) {
 	if got := kit.Run(with); len(got.Logs) != 1 || got.Logs[0].Level == "INFO" {
 		t.Errorf("another file that sets the key: %v", got.Logs)
 	}
+	lab(t, m, "rm -f "+file+" /etc/sysctl.d/99-late.conf; mount -t tmpfs -o size=4k tmpfs /etc/sysctl.d && cat /dev/zero >/etc/sysctl.d/rest 2>/dev/null; true")
+	if got := kit.Run(with); got.Outcome != "failed" || !strings.Contains(got.Reason, "see df -h on the host") || lab(t, m, "ls -A /etc/sysctl.d") != "rest" {
+		t.Errorf("a full disk: %s (%s), then %s", got.Outcome, got.Reason, lab(t, m, "ls -A /etc/sysctl.d"))
+	}
+	lab(t, m, "umount /etc/sysctl.d")
 	survive(t, m, func(t *testing.T) *plugintest.Kit { return on(t, m, sysctl.Def()) },
 		"rm -f "+file+"; echo 20000 30000 >/proc/sys/net/ipv4/ip_local_port_range", state, with, set)
 }

@@ -148,7 +148,7 @@ put() {
   (umask 022; : >"$new") || fail "cannot write to $u: run the step with become: true"
   printf %s "$2" >"$new" && mv -f "$new" "$u/$1" && return
   rm -f "$new"
-  fail "$u/$1 was not written: the disk may be full"
+  fail "$u/$1 was not written: ` + shell.Full + `"
 }
 ask() { said=$(systemctl "$@" 2>&1) || fail "$(printf '%s\n' "$said" | grep -v '^See ' | tr '\n' ' ')"; }
 if [ "$timer" ]; then

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // Params is the with: of a setting of the kernel.
@@ -144,9 +145,11 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 }
 
 // overridden returns the file that sets the key at a restart, if it is another than the step's, and
-// the value there. Files are read in the order of their names; of those with one name only that in
-// the first folder is read, also where it is a link to /dev/null. /etc/sysctl.conf is read last, and
-// by systemd not at all. A pattern such as net.ipv4.conf.*.rp_filter yields to a file with the key.
+// the value there. Files are read in the order of their names. Of those with one name only that in
+// the first folder is read, also where it is a link to /dev/null.
+//
+// /etc/sysctl.conf is read last, and by systemd not at all. A pattern such as
+// net.ipv4.conf.*.rp_filter yields to a file with the key.
 func (p *Params) overridden(a sdk.Answer) (file, value string) {
 	own, last := path.Base(p.file()), ""
 	seen := map[string]bool{}
@@ -201,6 +204,9 @@ same || { echo "the kernel has $(cat "$path") after $v was written" >&2; exit 1;
 mkdir -p "${f%/*}" && cd "${f%/*}" || exit 1
 n=.${f##*/}.new
 rm -f "./$n"
-if [ -e "$f" ]; then cp -p "$f" "./$n"; else (umask 022; : >"./$n"); fi &&
-  printf '%s = %s\n' "$k" "$v" >"./$n" && mv -f "./$n" "$f" || { rm -f "./$n"; exit 1; }
+if [ -e "$f" ]; then cp -p "$f" "./$n"; else (umask 022; : >"./$n") || exit 1; fi &&
+  printf '%s = %s\n' "$k" "$v" >"./$n" && mv -f "./$n" "$f" && exit
+rm -f "./$n"
+echo "$f was not written: ` + shell.Full + `" >&2
+exit 1
 `
