@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -46,6 +47,7 @@ type attempts struct {
 
 	stdout, stderr, diff capture
 	out, err             *redact.Stream // what comes before stdout and stderr
+	warned               map[string]bool
 }
 
 // run tries until there is a result, or the end of the lease.
@@ -268,10 +270,21 @@ func (a *attempts) sink(e host.Event) {
 		text := hidden.String(e.Diff)
 		a.diff.write([]byte(text))
 		j.report(Event{Kind: Diff, Step: a.name, Title: hidden.String(e.DiffTitle), Text: text})
+	case e.Log != "" && e.Level == slog.LevelWarn:
+		a.warn(e.Log)
 	case e.Log != "":
 		j.report(Event{Kind: Message, Step: a.name, Text: hidden.String(e.Log)})
 	default:
 		j.report(Event{Kind: Progress, Step: a.name, Text: hidden.String(e.Phase), Done: e.Done})
+	}
+}
+
+// warn shows a warning of the job type, once: it is a line of the step's standard error, which the
+// operator sees and the record keeps.
+func (a *attempts) warn(text string) {
+	if !a.warned[text] {
+		a.warned[text] = true
+		heard(a.err, []byte("warning: "+text+"\n"))
 	}
 }
 

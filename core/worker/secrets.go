@@ -188,6 +188,7 @@ func (a *attempts) equip(ctx context.Context, c *host.Call) error {
 // listen makes the way of the call's output: through what takes its secrets out.
 func (a *attempts) listen() {
 	hidden := a.m.hidden
+	a.warned = map[string]bool{}
 	a.out = hidden.Stream(func(b []byte) { a.print(&a.stdout, Event{Kind: Output, Step: a.name, Stdout: b}, b) })
 	a.err = hidden.Stream(func(b []byte) { a.print(&a.stderr, Event{Kind: Output, Step: a.name, Stderr: b}, b) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -313,6 +314,9 @@ func TestEventsReportAJobsStory(t *testing.T) {
 			c.Sink(host.Event{Diff: "-a\n+b\n", DiffTitle: "/etc/motd"})
 			c.Sink(host.Event{Phase: "copy", Done: 0.5})
 			c.Sink(host.Event{Log: "hm"})
+			for range 3 {
+				c.Sink(host.Event{Log: "the disk is old", Level: slog.LevelWarn})
+			}
 			return host.Outcome{Failed: c.Attempt == 1, Changed: true}, nil
 		}
 		r := l.one("steps: [{name: a, uses: command, with: {run: x}, retry: {attempts: 2, interval: 1s}}]")
@@ -322,11 +326,11 @@ func TestEventsReportAJobsStory(t *testing.T) {
 				got = append(got, string(e.Kind))
 			}
 		}
-		want := "job_started step_started output diff progress message step_retry step_started output diff progress message step_done job_done"
+		want := "job_started step_started output diff progress message output step_retry step_started output diff progress message output step_done job_done"
 		if strings.Join(got, " ") != want {
 			t.Errorf("events\n%s\nexpected\n%s", strings.Join(got, " "), want)
 		}
-		if r.Steps[0].Diff != "-a\n+b\n" || r.Steps[0].Stdout != "out" {
+		if r.Steps[0].Diff != "-a\n+b\n" || r.Steps[0].Stdout != "out" || r.Steps[0].Stderr != "warning: the disk is old\n" {
 			t.Errorf("%+v", r.Steps[0])
 		}
 	})

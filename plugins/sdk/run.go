@@ -82,7 +82,8 @@ func (t *jobType) migrateState(version int, state json.RawMessage) (json.RawMess
 // Host is the job's own host.
 func (r *Run[P, S]) Host() *Host { return &Host{s: r.s, Name: r.s.req.GetHost()} }
 
-// Log writes records of this job. Those made within a phase carry its name.
+// Log writes records of this job. Those made within a phase carry its name. The operator sees a
+// warning as a line of the host's standard error; other levels are only events of the run.
 func (r *Run[P, S]) Log() *slog.Logger {
 	h := &logHandler{events: r.s.events}
 	r.s.update(func(d *done) {

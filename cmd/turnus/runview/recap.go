@@ -166,9 +166,9 @@ func writeOutputs(con *console.Console, w io.Writer, run Report) {
 			}
 			text, exact := stepText(s), s.Outcome.Good()
 			switch {
+			case run.Check && s.Outcome == core.Changed && s.Diff == "": // also after a warning
+				text, exact = strings.TrimPrefix(text+"\n"+cmp.Or(s.Reason, "would change"), "\n"), false
 			case text != "":
-			case run.Check && s.Outcome == core.Changed:
-				text, exact = cmp.Or(s.Reason, "would change"), false
 			case r.Outcome.Good() && !s.Outcome.Good() && r.ReasonCode != core.Rescued:
 				text = string(s.Outcome) + ", and the host continued: " + s.Reason
 			}

@@ -92,3 +92,21 @@ shop: 2 hosts in 0s: 2 changed, 2 unchecked (check mode: nothing was changed)
 		t.Errorf("of a rescued host:\n%s", got)
 	}
 }
+
+// A warning of a job type is shown once for the hosts that have it, and hides no change in check
+// mode.
+func TestRecapOfAWarning(t *testing.T) {
+	const warned = "── kernel (sysctl)\n  2 hosts: web1,web2\n    warning: 99-a.conf sets vm.x to 2\n"
+	for check, want := range map[bool]string{false: warned, true: warned + "    vm.x: 1, was 2\n"} {
+		report := Report{Playbook: "p", Check: check, Total: 2, Outcomes: map[core.Outcome]int{core.Changed: 2}}
+		for _, host := range []string{"web1", "web2"} {
+			s := api.StepResult{Name: "kernel", Uses: "sysctl", Reason: "vm.x: 1, was 2", Outcome: core.Changed, Stderr: "warning: 99-a.conf sets vm.x to 2\n"}
+			report.Results = append(report.Results, api.Result{Host: host, Outcome: core.Changed, Steps: []api.StepResult{s}})
+		}
+		var out strings.Builder
+		writeOutputs(console.New(strings.NewReader(""), io.Discard, io.Discard), &out, report)
+		if got := out.String(); got != want+"\n" {
+			t.Errorf("check %v:\n%s\nexpected\n%s", check, got, want)
+		}
+	}
+}
