@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -352,19 +353,19 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 		sr.Outcome, sr.ReasonCode = core.Lost, core.EffectsUnknown
 		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
 		if timedOut {
-			sr.Reason = fmt.Sprintf("timed out after %v: %s", a.step.Timeout, sr.Reason)
+			sr.Reason = tooLong(a.step.Timeout, ": "+sr.Reason)
 		}
 	case err != nil:
 		sr.Outcome, sr.Reason, sr.ReasonCode = core.Failed, core.ErrorText(err), codeOf(err)
 		if timedOut {
-			sr.Reason, sr.ReasonCode = fmt.Sprintf("timed out after %v%s", a.step.Timeout, out.How), core.TimedOut
+			sr.Reason, sr.ReasonCode = tooLong(a.step.Timeout, out.How), core.TimedOut
 		}
 	case timedOut && (sr.Outcome == core.Cancelled || sr.Outcome == core.Failed || sr.Outcome == core.Lost):
-		text := fmt.Sprintf("timed out after %v", a.step.Timeout)
+		more := ""
 		if sr.Outcome != core.Cancelled && sr.Reason != "" {
-			text += ": " + sr.Reason
+			more = ": " + sr.Reason
 		}
-		sr.Reason, sr.ReasonCode = text, core.EffectsUnknown
+		sr.Reason, sr.ReasonCode = tooLong(a.step.Timeout, more), core.EffectsUnknown
 		if sr.Outcome != core.Lost {
 			sr.Outcome, sr.ReasonCode = core.Failed, core.TimedOut
 		}
@@ -376,6 +377,15 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 		sr.Reason = fmt.Sprintf("job type %s gave no reason", a.step.Uses)
 	}
 	return nil
+}
+
+// tooLong is the reason of a step that its timeout ended; more is what else is known.
+func tooLong(timeout time.Duration, more string) string {
+	text := fmt.Sprintf("timed out after %v%s", timeout, more)
+	if strings.Contains(more, "\nhint: ") {
+		return text
+	}
+	return text + "\nhint: raise timeout: of the step, or --timeout of turnus exec; or find what the host waits for, with ps ax there"
 }
 
 // codeOf is the code of an error that ended a call.

@@ -47,7 +47,7 @@ func (m *machine) gather(s playbooks.Step, sr core.StepResult) (*core.StepResult
 		sr.Outcome, sr.Reason = core.Unreachable, why
 		return &sr, nil
 	case limit > 0 && out.TimedOut, errors.Is(context.Cause(ctx), errTimeout) && (err != nil || out.Outputs == nil):
-		sr = fail(sr, core.TimedOut, fmt.Sprintf("host.facts: timed out after %v%s", limit, out.How))
+		sr = fail(sr, core.TimedOut, "host.facts: "+tooLong(limit, out.How))
 		return &sr, nil
 	case err != nil || out.Failed || out.TimedOut || out.Outputs == nil:
 		sr = fail(sr, core.BadExpression, "host.facts: "+why)

@@ -300,17 +300,20 @@ func TestStepTimeoutOfACommandThatMayStillRun(t *testing.T) {
 			return host.Outcome{Failed: true, TimedOut: true, Lost: true, Reason: "it may run"}, nil
 		}
 		r := l.one("steps: [{name: a, uses: command, with: {run: x}, timeout: 10s, retry: {attempts: 2, interval: 1s}}]")
-		if r.Outcome != core.Lost || r.ReasonCode != core.EffectsUnknown || r.Reason != "timed out after 10s: it may run (test.yaml:3)" || r.Steps[0].Attempts != 1 {
+		if r.Outcome != core.Lost || r.ReasonCode != core.EffectsUnknown || r.Reason != "timed out after 10s: it may run (test.yaml:3)"+raise || r.Steps[0].Attempts != 1 {
 			t.Errorf("result %+v", r)
 		}
 	})
 }
 
+// raise is the next step after a timeout.
+const raise = "\nhint: raise timeout: of the step, or --timeout of turnus exec; or find what the host waits for, with ps ax there"
+
 func TestStepTimeout(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(time.Hour)
 		r := l.one("steps: [{name: a, uses: command, with: {run: x}, timeout: 10s, retry: {attempts: 2, interval: 1s}}]")
-		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 10s (test.yaml:3)" || r.Steps[0].Attempts != 2 {
+		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 10s (test.yaml:3)"+raise || r.Steps[0].Attempts != 2 {
 			t.Errorf("result %+v", r)
 		}
 		if r.Took != 21*time.Second {
@@ -452,7 +455,7 @@ func TestFaultP6ACallThatIgnoresItsEnd(t *testing.T) {
 		if took := time.Since(begin); took > 11*time.Second || len(l.plugins.seen()) != 1 {
 			t.Errorf("after %v and %s", took, l.plugins.steps())
 		}
-		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 5s, and did not end within 1s; its process is killed (test.yaml:3)" {
+		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 5s, and did not end within 1s; its process is killed (test.yaml:3)"+raise {
 			t.Errorf("%s: %q", r.Outcome, r.Reason)
 		}
 	})
