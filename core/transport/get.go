@@ -121,7 +121,7 @@ func (d *download) bySFTP(ctx context.Context) (mode uint32, err error) {
 	}
 	f, err := c.Open(d.file)
 	if err != nil {
-		return 0, d.fail("may the user read it? See ls -l on the host, or write become: true in the playbook", err)
+		return 0, d.fail("may the user read it? See ls -l on the host", err)
 	}
 	defer func() { _ = f.Close() }()
 	if _, err := f.WriteTo(d.out); err != nil {
@@ -204,7 +204,7 @@ func (d *download) byCat(ctx context.Context) (uint32, error) {
 	case exit.Code == exitNoTool && !h.done:
 		return 0, d.fail("", mark(why, errNoTool))
 	case exit.Code != 0 || !h.done:
-		return 0, d.fail("may the user read it? See ls -l on the host, or write become: true in the playbook", fmt.Errorf("exit code %d: %w", exit.Code, why))
+		return 0, d.fail("may the user read it? See ls -l on the host", fmt.Errorf("exit code %d: %w", exit.Code, why))
 	case d.out.n < int64(size):
 		return 0, d.fail("it was cut meanwhile, or the transfer was: run it again, with --retry-failed", fmt.Errorf("read %d bytes of %d", d.out.n, size))
 	}

@@ -260,7 +260,7 @@ func (u *upload) bySFTP(ctx context.Context, src *source) error {
 	defer done()
 	f, err := c.OpenFile(u.part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
-		return u.fail("does the directory exist, and may the user write to it? See ls -ld on the host, or write become: true in the playbook", err)
+		return u.fail("does the directory exist, and may the user write to it? See ls -ld on the host", err)
 	}
 	err = f.Chmod(0o600) // for a server that ignores the mode of a new file
 	if err == nil {

@@ -145,7 +145,7 @@ fail() { echo "$1" >&2; exit 1; }
 put() {
   new=$u/.$1.new
   rm -f "$new"
-  (umask 022; : >"$new") || fail "cannot write to $u: run the step with become: true"
+  (umask 022; : >"$new") || fail "cannot write to $u: permission denied"
   printf %s "$2" >"$new" && mv -f "$new" "$u/$1" && return
   rm -f "$new"
   fail "$u/$1 was not written: ` + shell.Full + `"

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,7 +53,11 @@ func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 	}
 	ctx, c.span = telemetry.StartSpan(ctx, telemetry.SpanCall, telemetry.AttributeJob.String(c.Job.String()), telemetry.AttributeHost.String(c.Host.Name), telemetry.AttributeJobType.String(c.Type))
 	out, err := s.attempts(ctx, t, &c)
-	out.Reason = brief(out.Reason) + becomeHint(&c, out, s.login)
+	out.Reason = brief(out.Reason)
+	if hint := becomeHint(&c, out, s.login); hint != "" { // in place of one that does not know the login
+		out.Reason, _, _ = strings.Cut(out.Reason, "\nhint: ")
+		out.Reason += hint
+	}
 	telemetry.EndSpan(c.span, err)
 	return out, err
 }

@@ -141,7 +141,7 @@ func possible(p Params, now account) error {
 	case p.State == "absent":
 		return nil
 	case p.Password != "" && !now.shadow:
-		return sdk.Refuse("user %s: /etc/shadow cannot be read, which the password needs: run the step as root with become: true", p.Name)
+		return sdk.Refuse("user %s: /etc/shadow cannot be read, which the password needs: permission denied", p.Name)
 	case now.taken != "":
 		return sdk.Refuse("user %s: the user %s has the number %s: choose another uid", p.Name, now.taken, p.number())
 	case now.exists && now.tool == "busybox" && len(p.fields(now)) > 0:

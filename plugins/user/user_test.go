@@ -60,7 +60,7 @@ func TestPossible(t *testing.T) {
 	}{
 		"yes":                              {Params{}, account{tool: "shadow"}, ""},
 		"of a directory service":           {Params{State: "absent"}, account{elsewhere: true}, "directory service"},
-		"no root":                          {Params{Password: "!"}, account{tool: "shadow"}, "become: true"},
+		"no root":                          {Params{Password: "!"}, account{tool: "shadow"}, "permission denied"},
 		"a number that is taken":           {Params{UID: new(7)}, account{tool: "shadow", taken: "old"}, "the user old has the number 7"},
 		"no tool":                          {Params{}, account{}, "neither useradd nor adduser"},
 		"no tool removes a user":           {Params{State: "absent"}, account{exists: true}, "neither useradd nor adduser"},

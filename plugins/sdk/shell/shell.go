@@ -160,7 +160,7 @@ const Hidden = `hidden() {
   d=${1%/*}
   while [ "$d" ] && [ ! -d "$d/" ]; do case $d in */*) d=${d%/*} ;; *) d=. ;; esac; done
   if (cd "$d/") 2>/dev/null; then return 1; fi
-  echo "$d cannot be entered by this login: run the step with become: true" >&2
+  echo "$d cannot be entered by this login: permission denied" >&2
 }
 `
 

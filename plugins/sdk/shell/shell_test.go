@@ -178,7 +178,7 @@ func TestHidden(t *testing.T) {
 				cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: as.uid, Gid: as.uid}}
 				out, err := cmd.CombinedOutput()
 				said := strings.TrimSpace(string(out))
-				if (err == nil) != as.hidden || as.hidden && said != base+closed+" cannot be entered by this login: run the step with become: true" || !as.hidden && said != "" {
+				if (err == nil) != as.hidden || as.hidden && said != base+closed+" cannot be entered by this login: permission denied" || !as.hidden && said != "" {
 					t.Errorf("%s: hidden %s as %d: %v, %q", sh[len(sh)-1], path, as.uid, err, said)
 				}
 			}
