@@ -101,6 +101,7 @@ type everydayLab struct {
 	server     *servers.SSHD
 	supervisor *host.Supervisor
 	key, files string
+	fetched    string // folder of the worker
 	root, ops  core.Host
 	latched    core.Host // root, whose programs begin by latch
 	fence      uint64    // of the last call
@@ -109,7 +110,7 @@ type everydayLab struct {
 func newEverydayLab(t *testing.T) *everydayLab {
 	t.Helper()
 	key, public := servers.NewSSHKey(t)
-	l := &everydayLab{m: servers.StartMachine(t), key: key, files: t.TempDir()}
+	l := &everydayLab{m: servers.StartMachine(t), key: key, files: t.TempDir(), fetched: t.TempDir()}
 	lab(t, l.m, repository+"apt-get -qq update")
 	lab(t, l.m, `set -e
 useradd -m -p '*' ops; useradd -m bert; echo 'ops ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/ops; chmod 440 /etc/sudoers.d/ops; rm -f /etc/sudoers.d/README
@@ -150,7 +151,7 @@ func (l *everydayLab) call(t *testing.T, s everyday, check, become bool) (host.O
 	trips := func() int { return strings.Count(l.server.Log(), "Starting session: ") }
 	before := trips()
 	c := host.Call{
-		Job: core.JobID{Run: "run"}, Step: "step", Attempt: 1, Type: s.uses, Params: raw, Host: l.root, Check: check, Untouched: check, Diff: check, Key: "key", Files: l.files,
+		Job: core.JobID{Run: "run"}, Step: "step", Attempt: 1, Type: s.uses, Params: raw, Host: l.root, Check: check, Untouched: check, Diff: check, Key: "key", Files: l.files, Fetch: l.fetched,
 		Queue: "lab", Fence: l.next(), Sink: func(host.Event) {},
 	}
 	if become {

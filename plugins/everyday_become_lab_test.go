@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/plugins/sdk"
 )
 
 // Every everyday job type whose work needs root, with a login that is not root and without become:
@@ -35,6 +36,22 @@ func TestLabWithoutBecome(t *testing.T) {
 		}
 		if now := lab(t, l.m, s.state); now != was {
 			t.Errorf("%s: %q became %q", s.uses, was, now)
+		}
+	}
+}
+
+// A login that is not root fetches from a folder of a stranger, who planted a link to a file that
+// only the login may read. Red where SFTP, which follows it, came first. Control: the stranger's
+// own file.
+func TestLabFetchAsALoginFollowsNoPlantedLink(t *testing.T) {
+	t.Parallel()
+	l := newEverydayLab(t)
+	l.root = l.ops
+	lab(t, l.m, "mkdir /srv/bert; cd /srv/bert; echo own >own; ln -s /home/ops/key evil; chown -hR bert .; echo secret >/home/ops/key; chown ops /home/ops/key; chmod 600 /home/ops/key")
+	for name, failed := range map[string]bool{"own": false, "evil": true} {
+		got, _ := l.call(t, everyday{uses: "fetch", with: sdk.With{"path": "/srv/bert/" + name}}, false, false)
+		if got.Failed != failed || failed && !strings.Contains(got.Reason, "is a link to a file of another user") {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

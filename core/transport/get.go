@@ -63,14 +63,12 @@ func (p *Pool) Get(ctx context.Context, h core.Host, file string, as core.Become
 		return FileInfo{}, r.last().fail("get", "", true, mark(fmt.Errorf("path %q: expected an absolute path", file), core.ErrInvalid))
 	}
 	d := &download{p: p, r: r, file: file, as: as, out: &sink{w: w, sum: sha256.New(), limit: maxSize}}
-	var mode uint32
-	// As another user: sshd's SFTP is the login's.
-	if root := r.last().user == "root"; root || as.User != "" { // SFTP follows the links of others
-		if mode, err = d.byCat(ctx); root && as.User == "" && (errors.Is(err, errNoShell) || errors.Is(err, errNoTool)) {
-			mode, err = d.bySFTP(ctx)
+	mode, err := d.byCat(ctx)
+	// As another user there is no SFTP: sshd's is the login's.
+	if as.User == "" && (errors.Is(err, errNoShell) || errors.Is(err, errNoTool)) {
+		if m, other := d.bySFTP(ctx); !errors.Is(other, errNoSFTP) {
+			mode, err = m, other
 		}
-	} else if mode, err = d.bySFTP(ctx); errors.Is(err, errNoSFTP) {
-		mode, err = d.byCat(ctx)
 	}
 	switch {
 	case d.out.err != nil && !errors.Is(d.out.err, errTooLong):
@@ -108,8 +106,14 @@ func (d *download) bySFTP(ctx context.Context) (mode uint32, err error) {
 		return 0, err
 	}
 	defer done()
-	st, err := c.Stat(d.file)
+	at, err := c.follow(d.file)
+	var st os.FileInfo
+	if err == nil {
+		st, err = c.Lstat(at)
+	}
 	switch {
+	case errors.Is(err, errPlanted):
+		return 0, d.fail("", mark(err, core.ErrInvalid))
 	case errors.Is(err, os.ErrNotExist):
 		return 0, d.fail("", mark(err, core.ErrNotFound))
 	case err != nil:
@@ -119,11 +123,14 @@ func (d *download) bySFTP(ctx context.Context) (mode uint32, err error) {
 	case d.out.limit > 0 && st.Size() > d.out.limit:
 		return 0, d.tooLong()
 	}
-	f, err := c.Open(d.file)
+	f, err := c.Open(at)
 	if err != nil {
 		return 0, d.fail("may the user read it? See ls -l on the host", err)
 	}
 	defer func() { _ = f.Close() }()
+	if opened, err := f.Stat(); err != nil || uid(opened) != uid(st) {
+		return 0, d.fail("", mark(fmt.Errorf("%w while it was read", errPlanted), core.ErrInvalid))
+	}
 	if _, err := f.WriteTo(d.out); err != nil {
 		return 0, d.lost(err)
 	}

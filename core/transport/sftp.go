@@ -36,6 +36,80 @@ func (c *sftpClient) list(ctx context.Context, dir string) []os.FileInfo {
 	return files
 }
 
+var errPlanted = errors.New("is a link that another user may have planted: fetch the file itself")
+
+// follow returns the path without links, which count as for sendScript. The login is taken for the
+// owner of its home folder, because the protocol does not report it. Others may exchange what was
+// checked, so that the caller compares the owner of the opened file.
+func (c *sftpClient) follow(file string) (string, error) {
+	if real, err := c.RealPath(file); err != nil || real == file {
+		return file, err
+	}
+	home, err := c.Stat(".")
+	if err != nil {
+		return "", err
+	}
+	at, todo := "/", strings.Split(file, "/")
+	for hops := 0; len(todo) > 0; {
+		next := path.Join(at, todo[0])
+		todo = todo[1:]
+		link, err := c.Lstat(next)
+		if err != nil {
+			return "", err
+		}
+		if link.Mode()&os.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		target, err := c.mayFollow(at, next, link, uid(home))
+		if hops++; err == nil && hops > 40 {
+			err = errors.New("too many links")
+		}
+		if err != nil {
+			return "", err
+		}
+		if path.IsAbs(target) {
+			at = "/"
+		}
+		todo = append(strings.Split(target, "/"), todo...)
+	}
+	return at, nil
+}
+
+// mayFollow returns the target of a link in a folder, for the user me.
+func (c *sftpClient) mayFollow(dir, name string, link os.FileInfo, me uint32) (string, error) {
+	in, err := c.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	own := func(of os.FileInfo) bool { return uid(of) == 0 || uid(of) == me }
+	ours := own(in)
+	switch mode := in.Mode(); {
+	case mode.Perm()&0o002 != 0 && mode&os.ModeSticky == 0:
+		ours = false
+	case mode.Perm()&0o022 != 0:
+		ours = ours && own(link)
+	}
+	if !ours {
+		to, err := c.Stat(name)
+		if err != nil {
+			return "", err
+		}
+		if uid(in) == 0 || uid(to) != uid(in) {
+			return "", errPlanted
+		}
+	}
+	return c.ReadLink(name)
+}
+
+// uid returns the owner of a file of the host; 0 if its server does not report it.
+func uid(of os.FileInfo) uint32 {
+	if st, ok := of.Sys().(*sftp.FileStat); ok {
+		return st.UID
+	}
+	return 0
+}
+
 // meter reads what the host sends, and calls over when that is more than the bound.
 type meter struct {
 	io.Reader

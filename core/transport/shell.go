@@ -198,16 +198,30 @@ func receiveScript(part string) string {
 	return fmt.Sprintf("%sp=%s; umask 077; set -C; enter \"${p%%/*}/\" || exit %[3]d; e=$( { cat >\"./${p##*/}\"; } 2>&1 ) || { echo \"$e\" >&2; exit %[3]d; }", shell.Enter, quote(part), exitRefused)
 }
 
-// sendScript prints "MODE SIZE" and then the file. Where others can give names, a link is followed
-// only to a file of the folder's owner, who could read it without: the login may be root.
+// sendScript prints "MODE SIZE" and then the file.
+//
+// Others may not read all that this login may. So where others can give names, a link counts if
+// only this login or root can have put it there. Any other link must lead to a file of the owner of
+// the folder.
 func sendScript(path string) string {
-	return shell.Enter + shell.Reading + fmt.Sprintf("f=%s; [ -e \"$f\" ] || { echo \"$f: no such file\" >&2; exit %d; }\n"+
+	return shell.Enter + shell.Reading + shell.Hidden + mayFollow + fmt.Sprintf("f=%s; [ -e \"$f\" ] || { ! hidden \"$f\" || exit 1; echo \"$f: no such file\" >&2; exit %d; }\n"+
 		"[ -f \"$f\" ] || { echo \"$f is not a regular file\" >&2; exit %d; }\n"+
 		"enter \"${f%%/*}/\" || exit %[3]d\n"+
 		"if alone; then { stat -L -c '%%a %%s' \"./${f##*/}\" || exit %[4]d; } && exec cat \"./${f##*/}\"; fi\n"+
-		"pin \"${f##*/}\" || { [ ! -O . ] && [ \"$(stat -L -c %%u /proc/self/fd/3)\" = \"$(stat -c %%u .)\" ]; } || "+
+		"[ -d /proc/self/fd ] || exit %[4]d\n"+
+		"pin \"${f##*/}\" || mine \"${f##*/}\" || its || "+
 		"{ echo \"$f is a link to a file of another user, and anybody may have planted it: fetch the file itself\" >&2; exit %[3]d; }\n"+
 		"stat -L -c '%%a %%s' /proc/self/fd/3 && exec cat <&3", quote(path), exitMissing, exitRefused, exitNoTool)
 }
+
+// mayFollow defines functions for a link that pin has opened. Another user may have exchanged the
+// link before or afterwards: mine compares the file that it leads to.
+const mayFollow = `mine() {
+me=$(id -u)
+set -- "$1" $(LC_ALL=C ls -ldn . "./$1")
+ours "$2" "$4" "${13}" && [ "$(inode -L "./$1")" = "$(inode -L /proc/self/fd/3)" ]
+}
+its() { u=$(stat -c %u .) && [ "$u" != 0 ] && [ ! -O . ] && [ "$(stat -L -c %u /proc/self/fd/3)" = "$u" ]; }
+`
 
 const exitMissing = 74
