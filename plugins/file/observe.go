@@ -28,7 +28,13 @@ type entry struct {
 
 // script prints facts a line each; the target comes last, as it may hold newlines. It keeps to
 // POSIX, since routers have no stat: ls has the mode, the owner and the size.
-const script = "LC_ALL=C; export LC_ALL\n" + shell.Hidden + shell.IDs + shell.Sum + `if [ -L "$p" ]; then k=link; elif [ -d "$p" ]; then k=directory; elif [ -f "$p" ]; then k=file; elif [ -e "$p" ]; then k=other
+//
+// The hash is of the file itself: its folder's owner may put a link to another's in its place.
+const script = headScript + shell.Reading + shell.Hidden + shell.IDs + shell.Sum + `see() {
+  enter "${p%/*}/" || return
+  if alone || [ ! -d /proc/self/fd ]; then sum <"./${p##*/}"; else pin "${p##*/}" && sum <&3; fi
+}
+if [ -L "$p" ]; then k=link; elif [ -d "$p" ]; then k=directory; elif [ -f "$p" ]; then k=file; elif [ -e "$p" ]; then k=other
 elif hidden "$p"; then exit 1; else k=absent; fi
 echo "kind $k"
 self=$(id) group=${self#* gid=} self=${self#uid=}
@@ -40,7 +46,7 @@ l=$(ls -ld "$p"); n=$(ls -lnd "$p"); end='
 '
 echo "long ${l%%"$end"*}"
 echo "numbers ${n%%"$end"*}"
-if [ $k = file ]; then echo "sha256 $(sum <"$p")"; fi
+if [ $k = file ]; then echo "sha256 $(see)"; fi
 if [ $k = link ]; then printf 'target '; readlink "$p"; fi
 exit 0
 `
