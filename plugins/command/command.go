@@ -4,8 +4,6 @@ package command
 
 import (
 	"context"
-	"io"
-	"slices"
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -27,16 +25,6 @@ func (p *Params) Validate() error {
 	return sdk.CheckEnvironment("/env", p.Env)
 }
 
-// Outputs of a command.
-type Outputs struct {
-	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, cut at white space, without newlines at the end"`
-	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, cut at white space, without newlines at the end"`
-	ExitCode int    `json:"exit_code" jsonschema:"of the command"`
-}
-
-// maxOutput is of each stream, so that both fit the outputs of a step.
-const maxOutput = 15 << 10
-
 // Def is the job type.
 func Def() sdk.Def {
 	return sdk.Job("command", run,
@@ -44,7 +32,7 @@ func Def() sdk.Def {
 		sdk.Description(description),
 		sdk.Idempotent(false),
 		sdk.Check(),
-		sdk.Outputs[Outputs](),
+		sdk.Outputs[sdk.CommandOutputs](),
 		sdk.Example("Read something", sdk.With{"run": "uptime", "changed": false}),
 		sdk.Example("Once per host", sdk.With{"run": "/opt/app/setup --yes", "creates": "/opt/app/.done"}),
 		sdk.Example("In a folder, with environment and input", sdk.With{
@@ -89,30 +77,11 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 		r.Explain("would run: " + p.Run)
 		return nil
 	}
-	secrets, err := r.SecretEnvironment(p.Env)
-	if err != nil {
-		return err
-	}
-	stdout, stderr := sdk.Head{Limit: maxOutput}, sdk.Head{Limit: maxOutput}
-	c := sdk.Command{
-		Run: line(p), Env: r.Environment(p.Env), Secrets: secrets,
-		Stdout: io.MultiWriter(&stdout, r.Stdout()),
-		Stderr: io.MultiWriter(&stderr, r.Stderr()),
-	}
+	c := sdk.Command{Run: line(p), Env: p.Env}
 	if p.Stdin != "" {
 		c.Stdin = strings.NewReader(p.Stdin)
 	}
-	exit, err := r.Host().Exec(ctx, c)
-	r.Output("stdout", sdk.OutputText(stdout.Text(), maxOutput))
-	r.Output("stderr", sdk.OutputText(stderr.Text(), maxOutput))
-	if err != nil {
-		return err
-	}
-	r.Output("exit_code", exit.Code)
-	if exit.Signal == "" && slices.Contains(p.OKCodes, exit.Code) {
-		return nil
-	}
-	return &sdk.ExitError{Exit: exit}
+	return r.Stream(ctx, c, p.OKCodes)
 }
 
 func line(p Params) string {

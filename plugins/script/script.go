@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -40,17 +39,7 @@ func (p *Params) Validate() error {
 	return sdk.CheckEnvironment("/env", p.Env)
 }
 
-// Outputs of a script.
-type Outputs struct {
-	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, cut at white space, without newlines at the end"`
-	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, cut at white space, without newlines at the end"`
-	ExitCode int    `json:"exit_code" jsonschema:"of the script"`
-}
-
-const (
-	maxOutput   = 15 << 10        // of each stream, so that both fit the outputs of a step
-	cleanupTime = 3 * time.Second // within the grace of 5 s that a cancelled call has
-)
+const cleanupTime = 3 * time.Second // within the grace of 5 s that a cancelled call has
 
 // Def is the job type.
 func Def() sdk.Def {
@@ -59,7 +48,7 @@ func Def() sdk.Def {
 		sdk.Description(description),
 		sdk.Idempotent(false),
 		sdk.Check(),
-		sdk.Outputs[Outputs](),
+		sdk.Outputs[sdk.CommandOutputs](),
 		sdk.Example("A file beside the playbook", sdk.With{"source": "scripts/setup.sh", "args": []string{"--site", "north"}}),
 		sdk.Example("Inline, by another interpreter", sdk.With{"content": "print(1 + 1)\n", "interpreter": "python3 -I"}),
 	)
@@ -112,30 +101,11 @@ func upload(ctx context.Context, r *sdk.Run[Params, sdk.NoState], path string) e
 
 func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], path string) error {
 	p := r.Params
-	secrets, err := r.SecretEnvironment(p.Env)
-	if err != nil {
-		return err
-	}
-	stdout, stderr := sdk.Head{Limit: maxOutput}, sdk.Head{Limit: maxOutput}
-	exit, err := r.Host().Exec(ctx, sdk.Command{
-		Run: line(p, path), Env: r.Environment(p.Env), Secrets: secrets,
-		Stdout: io.MultiWriter(&stdout, r.Stdout()),
-		Stderr: io.MultiWriter(&stderr, r.Stderr()),
-	})
-	r.Output("stdout", sdk.OutputText(stdout.Text(), maxOutput))
-	r.Output("stderr", sdk.OutputText(stderr.Text(), maxOutput))
-	if err != nil {
+	err := r.Stream(ctx, sdk.Command{Run: line(p, path), Env: p.Env}, p.OKCodes)
+	if end, ended := errors.AsType[*sdk.ExitError](err); err != nil && (!ended || end.Signal != "") {
 		remove(ctx, r, path) // the line's own rm may not have been reached
-		return err
 	}
-	r.Output("exit_code", exit.Code)
-	if exit.Signal == "" && slices.Contains(p.OKCodes, exit.Code) {
-		return nil
-	}
-	if exit.Signal != "" {
-		remove(ctx, r, path)
-	}
-	return &sdk.ExitError{Exit: exit}
+	return err
 }
 
 // line runs the script and removes it in the same round trip.

@@ -80,3 +80,14 @@ func TestCheckModeUploadsNothing(t *testing.T) {
 		t.Errorf("check mode sent %v", calls)
 	}
 }
+
+// A secret that has the name of a variable is refused after the upload: the script does not stay.
+func TestScriptIsRemovedWhenASecretIsRefused(t *testing.T) {
+	tmp := t.TempDir()
+	kit := plugintest.New(t, script.Def()).Secret("TOKEN", "hunter2")
+	kit.Host("r1").Local()
+	got := kit.Run(sdk.With{"content": "true", "tmp": tmp, "env": sdk.With{"TOKEN": "x"}})
+	if left, _ := os.ReadDir(tmp); got.Outcome != "failed" || len(left) > 0 {
+		t.Errorf("%s (%s), left on the host: %v", got.Outcome, got.Reason, left)
+	}
+}

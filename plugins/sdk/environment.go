@@ -1,6 +1,8 @@
 package sdk
 
 import (
+	"context"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -32,6 +34,39 @@ func (r *Run[P, S]) SecretEnvironment(own map[string]string) (map[string]string,
 		env[name] = name
 	}
 	return env, nil
+}
+
+// CommandOutputs are the outputs that [Run.Stream] sets.
+type CommandOutputs struct {
+	Stdout   string `json:"stdout" jsonschema:"the first 15 KiB, cut at white space, without newlines at the end"`
+	Stderr   string `json:"stderr" jsonschema:"the first 15 KiB, cut at white space, without newlines at the end"`
+	ExitCode int    `json:"exit_code" jsonschema:"of the command"`
+}
+
+// maxStream is of each stream, so that both fit the outputs of a step.
+const maxStream = 15 << 10
+
+// Stream runs a command of the operator on the host: its output streams to the operator and becomes
+// the [CommandOutputs] of the step. The environment is the command's own, [Run.Environment] and
+// [Run.SecretEnvironment]. An exit code that is not among ok is an [ExitError].
+func (r *Run[P, S]) Stream(ctx context.Context, c Command, ok []int) error {
+	var err error
+	if c.Secrets, err = r.SecretEnvironment(c.Env); err != nil {
+		return err
+	}
+	stdout, stderr := Head{Limit: maxStream}, Head{Limit: maxStream}
+	c.Env, c.Stdout, c.Stderr = r.Environment(c.Env), io.MultiWriter(&stdout, r.Stdout()), io.MultiWriter(&stderr, r.Stderr())
+	exit, err := r.Host().Exec(ctx, c)
+	r.Output("stdout", OutputText(stdout.Text(), maxStream))
+	r.Output("stderr", OutputText(stderr.Text(), maxStream))
+	if err != nil {
+		return err
+	}
+	r.Output("exit_code", exit.Code)
+	if exit.Signal == "" && slices.Contains(ok, exit.Code) {
+		return nil
+	}
+	return &ExitError{Exit: exit}
 }
 
 var variableName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
