@@ -2,11 +2,17 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // undrained runs a command as Run does, without the lines that drop a password from its input.
@@ -57,5 +63,78 @@ func TestBecomeWithoutDrainShowsThePassword(t *testing.T) {
 		if err != nil || strings.Contains(out.String(), password) == drains || !strings.HasSuffix(out.String(), "input\n") {
 			t.Errorf("%s: %q, %v", name, out.String(), err)
 		}
+	}
+}
+
+// unnamed runs a command as Run does, but the elevated shell does not export the id of the
+// execution: sudo drops that of the login.
+func unnamed(ctx context.Context, t *testing.T, p *Pool, h core.Host, e Exec) error {
+	t.Helper()
+	r, err := p.resolve(h)
+	if err != nil {
+		return err
+	}
+	s, err := p.session(ctx, r, e.Fresh)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	id := newExecID()
+	up, err := s.c.e.elevate(ctx, e.Become, id)
+	if err != nil {
+		return err
+	}
+	line, err := commandLine("", e.Command, e.Env, id, up, e.Stdin != nil)
+	if err != nil {
+		return err
+	}
+	inner := strings.LastIndex(line, "export "+execIDVar+"="+id+"\n")
+	_, err = s.exec(ctx, line[:inner]+strings.TrimPrefix(line[inner:], "export "), id, e, up)
+	return err
+}
+
+// A cancelled command of another user is found by the id in its environment, and ended. Without it
+// the command continues if its program became the command and kept no environment, as doas does
+// without PAM. Other programs wait, with the id in their command line. Control: Run exports the id.
+func TestBecomeWithoutItsIDRunsOn(t *testing.T) {
+	t.Parallel()
+	direct := falseSudo(t, `while [ "$1" != -- ]; do shift; done; shift
+exec /usr/bin/sudo -n -- /usr/bin/env -i PATH="$PATH" "$@"
+`)
+	h, p, _ := elevated(t, "Defaults !use_pty, !pam_session, !pam_setcred\n"+asksNothing, "", "", servers.SSHDConfig("ForceCommand "+direct))
+	for name, c := range map[string]struct {
+		run  func(context.Context, Exec) error
+		ends bool
+	}{
+		"without the export": {func(ctx context.Context, e Exec) error { return unnamed(ctx, t, p, h, e) }, false},
+		"control":            {func(ctx context.Context, e Exec) error { _, err := p.Run(ctx, h, e); return err }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "pid")
+			ctx, cancel := context.WithCancel(testContext(t))
+			done := make(chan error, 1)
+			go func() {
+				done <- c.run(ctx, Exec{Command: "trap '' TERM HUP; echo $$ >" + file + ".new; mv " + file + ".new " + file + "; exec sleep 1000", Become: core.Become{User: "root"}})
+			}()
+			var pid int
+			eventually(t, "the command runs", func() bool {
+				text, err := os.ReadFile(file)
+				if err == nil {
+					pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+				}
+				return err == nil
+			})
+			eventually(t, "it is no shell any more", func() bool {
+				text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+				return err == nil && strings.TrimSpace(string(text)) == "sleep"
+			})
+			cancel()
+			err := <-done
+			if ended := !alive(pid); ended != c.ends || errors.Is(err, ErrMayRun) == c.ends {
+				t.Errorf("ended %v, %v", ended, err)
+			}
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		})
 	}
 }
