@@ -126,13 +126,13 @@ up=..
 umask 077
 if [ "$old" ]; then
   [ -f "../$t" ] || fail "$changed"
-  cp -pP "../$t" ./x || fail "the file cannot be copied beside itself: the disk may be full: see df -h on the host"
+  cp -pP "../$t" ./x || fail "the file cannot be copied beside itself: ` + shell.Full + `"
   [ -f ./x ] && [ ! -L ./x ] || fail "$changed"
   is "$old" ./x || fail "$changed"
   same || fail "this login cannot keep the owner of the file: run the step with become: true"
   case $mode in ??-*) chmod u+w ./x ;; esac
 fi
-cat >./x || fail "the new content was not written: the disk may be full: see df -h on the host"
+cat >./x || fail "the new content was not written: ` + shell.Full + `"
 is "$new" ./x || fail "the new content did not arrive whole"
 if [ -z "$old" ]; then
   chmod "$m" ./x
