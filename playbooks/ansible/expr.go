@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/turnus/turnus/core"
 )
 
 // kinds is the set of types that a value may have; 0 is any.
@@ -449,7 +451,9 @@ func (s *scope) filter(n *node) (term, *doubt) {
 		case n.name == "string" && t.kinds == kindInt:
 			return term{text: "string(" + t.text + ")", kinds: kindText}, nil
 		case (n.name == "lower" || n.name == "upper" || n.name == "trim") && t.kinds == kindText:
-			return term{text: n.name + "(" + t.text + ")", kinds: kindText}, nil
+			change := map[string]func(string) string{"lower": strings.ToLower, "upper": strings.ToUpper, "trim": strings.TrimSpace}[n.name]
+			vals := core.Map(t.vals, func(v any) any { return change(shown(v)) })
+			return term{text: n.name + "(" + t.text + ")", kinds: kindText, vals: vals, known: t.known}, nil
 		case (n.name == "length" || n.name == "count") && (t.kinds == kindText || t.kinds == kindList):
 			return term{text: "len(" + t.text + ")", kinds: kindInt}, nil
 		}

@@ -73,7 +73,7 @@ func (t *draft) environment() *doubt {
 	for _, key := range order {
 		env.add(key, merged[key])
 	}
-	if len(env) > 0 {
+	if env = append(env, t.values...); len(env) > 0 {
 		t.step.with.add("env", env)
 	}
 	return nil
@@ -135,7 +135,7 @@ func command(t *draft) *doubt {
 
 func (t *draft) commandText() (string, *doubt) {
 	if t.args.free != nil {
-		return t.scope.commandLine(strings.TrimSpace(*t.args.free))
+		return t.commandLine(strings.TrimSpace(*t.args.free))
 	}
 	if argv := t.args.node("argv"); argv != nil {
 		var items []string
@@ -149,20 +149,20 @@ func (t *draft) commandText() (string, *doubt) {
 			}
 			items = append(items, n.Value)
 		}
-		return t.scope.argv(items)
+		return t.argv(items)
 	}
 	n := t.args.node("cmd")
 	if n == nil || n.Kind != yaml.ScalarNode {
 		return "", doubtf("the command is not given")
 	}
-	return t.scope.commandLine(n.Value)
+	return t.commandLine(n.Value)
 }
 
 func shell(t *draft) *doubt {
 	t.step.uses = "command"
-	line, _, d := t.text("cmd")
+	line, d := t.shellArgument("cmd")
 	if t.args.free != nil {
-		line, d = t.scope.text(*t.args.free)
+		line, d = t.shellText(*t.args.free)
 	}
 	switch {
 	case d != nil:
@@ -175,9 +175,6 @@ func shell(t *draft) *doubt {
 		return d
 	}
 	if program != "/bin/sh" {
-		if strings.Contains(line, "${{") {
-			return doubtf("a command with {{ }} for %s has no equivalent", clip(program)).hint("env: for the values, and run: %s -c '…'", clip(program))
-		}
 		if !safeWord().MatchString(program) || !strings.HasPrefix(program, "/") {
 			return doubtf("the shell %s is not an absolute path", clip(program))
 		}
@@ -185,6 +182,20 @@ func shell(t *draft) *doubt {
 	}
 	t.step.with.add("run", line)
 	return t.guards()
+}
+
+// shellArgument takes an argument that a shell reads.
+func (t *draft) shellArgument(names ...string) (string, *doubt) {
+	n := t.args.node(names...)
+	if n == nil {
+		return "", nil
+	}
+	if v, d := scalar(n); d != nil {
+		return "", d
+	} else if _, ok := v.(string); !ok {
+		return "", doubtf("the argument %s is not a text", names[0])
+	}
+	return t.shellText(n.Value)
 }
 
 func script(t *draft) *doubt {
@@ -242,6 +253,11 @@ func reboot(t *draft) *doubt {
 	}
 	if after, d := t.seconds(0, "post_reboot_delay"); d != nil || after != "" {
 		return cmpDoubt(d, doubtf("the argument post_reboot_delay has no equivalent").hint("test_command: a command that exits with 0 once the host is ready"))
+	}
+	for _, name := range []string{"test_command", "reboot_command"} {
+		if n := t.args.node(name); n != nil && hasJinja(n.Value) {
+			return doubtf("%s with {{ }} has no equivalent: the job type reboot has no variables for a shell", name).hint("%s: a command without {{ }}", name)
+		}
 	}
 	return cmpDoubt(t.pass("msg", "message", "test_command", "test_command", "reboot_command", "command"), t.noEnvironment())
 }

@@ -13,13 +13,13 @@ func TestOtherHosts(t *testing.T) {
 	t.Parallel()
 	const webs = `hosts('"web" in host.groups')`
 	for _, tt := range []struct{ task, want string }{
-		{`{command: "ping {{ item }}", loop: "{{ groups['web'] }}"}`, "foreach: " + webs + "\n    with:\n      run: ping ${{ item.name }}"},
-		{`{command: "ping {{ hostvars[item].port }} {{ hostvars[item]['ansible_host'] }}", with_items: "{{ groups.db }}"}`, "run: ping ${{ item.vars.port }} ${{ item.address }}"},
+		{`{command: "ping {{ item }}", loop: "{{ groups['web'] }}"}`, "foreach: " + webs + "\n    with:\n      run: ping \"$VAR_ITEM_NAME\"\n      env:\n        VAR_ITEM_NAME: ${{ item.name }}"},
+		{`{command: "ping {{ hostvars[item].port }} {{ hostvars[item]['ansible_host'] }}", with_items: "{{ groups.db }}"}`, "VAR_ITEM_VARS_PORT: ${{ string(item.vars.port) }}\n        VAR_ITEM_ADDRESS: ${{ item.address }}"},
 		{`{command: a, loop: "{{ groups['web'] }}", when: item != inventory_hostname}`, "when: item.name != host.name"},
-		{`{command: "a {{ hostvars['db1'].port }}"}`, `${{ hosts('host.name == "db1"')[0].vars.port }}`},
-		{`{command: "a {{ hostvars[groups['db'][1]].port }}"}`, `${{ hosts('"db" in host.groups')[1].vars.port }}`},
+		{`{command: "a {{ hostvars['db1'].port }}"}`, `${{ string(hosts('host.name == "db1"')[0].vars.port) }}`},
+		{`{command: "a {{ hostvars[groups['db'][1]].port }}"}`, `${{ string(hosts('"db" in host.groups')[1].vars.port) }}`},
 		{`{command: "a {{ groups['all'][0] }}"}`, `${{ hosts('true')[0].name }}`},
-		{`{command: "a {{ hostvars[inventory_hostname].port }}"}`, `${{ host.vars.port }}`},
+		{`{command: "a {{ hostvars[inventory_hostname].port }}"}`, `${{ string(host.vars.port) }}`},
 		{`{copy: {dest: /a, content: "{{ groups['web'] | join(',') }}"}}`, `${{ join(map(` + webs + `, #.name), ",") }}`},
 		{`{command: a, when: "groups['web'] | length > 1"}`, "len(map(" + webs + ", #.name)) > 1"},
 		{`{command: a, when: "'db1' in groups['db']"}`, `in map(hosts('"db" in host.groups'), #.name)`},

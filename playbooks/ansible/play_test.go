@@ -75,8 +75,8 @@ func TestPlaysBecomePlaybooks(t *testing.T) {
 		"vars file":       {play: "hosts: all\nvars_files: [v.yml]\ntasks: [{shell: 'echo {{ colour }}'}]", want: "vars:\n  colour: red\n"},
 		"vars file vault": {play: "hosts: all\nvars_files: vault.yml", want: "encrypted with Ansible Vault"},
 
-		"host var":         {play: "hosts: all\ntasks: [{command: 'nc {{ port }}'}]", hosts: someHosts, want: "run: nc ${{ host.vars.port }}"},
-		"host name":        {play: "hosts: all\ntasks: [{command: 'lb drain {{ inventory_hostname }}'}]", hosts: someHosts, want: "run: lb drain ${{ host.name }}"},
+		"host var":         {play: "hosts: all\ntasks: [{command: 'nc {{ port }}'}]", hosts: someHosts, want: "run: nc \"$VAR_PORT\"\n      env:\n        VAR_PORT: ${{ string(host.vars.port) }}\n"},
+		"host name":        {play: "hosts: all\ntasks: [{command: 'lb drain {{ inventory_hostname }}'}]", hosts: someHosts, want: "run: lb drain \"$VAR_HOST_NAME\"\n      env:\n        VAR_HOST_NAME: ${{ host.name }}\n"},
 		"odd host name":    {play: "hosts: all\ntasks: [{command: 'lb drain {{ inventory_hostname }}'}]", hosts: []core.Host{{Name: "a;b"}}, want: `host.name may hold "a;b", which a shell reads differently`},
 		"no host name":     {play: "hosts: all\ntasks: [{command: 'lb drain {{ inventory_hostname }}'}]", want: "reason: host.name may hold characters that a shell interprets"},
 		"packages":         {play: "hosts: all\nvars: {list: [nginx, curl]}\ntasks: [{apt: {name: '{{ list }}'}}]", want: "names: ${{ vars.list }}"},
@@ -86,12 +86,12 @@ func TestPlaysBecomePlaybooks(t *testing.T) {
 		"host var jinja":   {play: "hosts: all\ntasks: [{command: 'x {{ templated }}'}]", hosts: someHosts, want: "reason: the value of templated in the inventory holds Jinja"},
 		"defined":          {play: "hosts: all\ntasks: [{command: x, when: zone is defined}]", hosts: someHosts, want: "when: host.vars.zone != nil"},
 		"undefined":        {play: "hosts: all\ntasks: [{command: x, when: nowhere is not defined}]", hosts: someHosts, want: "steps:\n  - uses: command\n    with:\n"},
-		"default":          {play: "hosts: all\ntasks: [{shell: 'x {{ zone | default(\"c\") }}'}]", hosts: someHosts, want: `run: x ${{ host.vars.zone ?? "c" }}`},
+		"default":          {play: "hosts: all\ntasks: [{shell: 'x {{ zone | default(\"c\") }}'}]", hosts: someHosts, want: `VAR_ZONE: ${{ host.vars.zone ?? "c" }}`},
 		"not everywhere":   {play: "hosts: all\ntasks: [{command: x, when: zone == 'a'}]", hosts: someHosts, want: "reason: host.vars.zone is not defined on every host"},
 		"mixed types":      {play: "hosts: all\ntasks: [{command: x, when: port == '80'}]", hosts: someHosts, want: "reason: the types of host.vars.port and \"80\" are not known to be the same"},
 		"managed":          {play: "hosts: all\ntasks: [{copy: {content: '# {{ ansible_managed }}', dest: /etc/a}}]", hosts: someHosts, want: "content: '# ${{ \"Ansible managed\" }}'"},
 		"managed var":      {play: "hosts: all\nvars: {ansible_managed: x}\ntasks: [{copy: {content: '{{ ansible_managed }}', dest: /etc/a}}]", hosts: someHosts, want: "ansible_managed is a fact or a setting"},
-		"play beats host":  {play: "hosts: all\nvars: {port: 1}\ntasks: [{shell: 'x {{ port }}'}]", hosts: someHosts, want: "run: x ${{ vars.port }}"},
+		"play beats host":  {play: "hosts: all\nvars: {port: 1}\ntasks: [{shell: 'x {{ port }}'}]", hosts: someHosts, want: "VAR_PORT: ${{ string(vars.port) }}"},
 		"yaml 1.1":         {play: "hosts: all\nvars: {a: 0644}\ntasks: [{shell: 'x {{ a }}'}]", want: "reason: 'a: YAML 1.1 and 1.2 read 0644 differently'"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -138,14 +138,19 @@ func cronJob(t *draft) *doubt {
 	if d := t.fits(accountName(), "user", "user"); d != nil {
 		return d
 	}
-	job, d := t.need("job", "value")
-	if d != nil {
+	job, d := t.shellArgument("job", "value")
+	switch job = strings.Trim(job, "\r\n"); {
+	case d != nil:
 		return d
-	}
-	if job = strings.Trim(job, "\r\n"); strings.ContainsAny(job, "\r\n") {
+	case job == "":
+		return doubtf("the argument job is not given")
+	case strings.ContainsAny(job, "\r\n"):
 		return doubtf("a job with a line break has no equivalent")
 	}
 	t.step.with.add("command", job)
+	if len(t.values) > 0 {
+		t.step.with.add("env", t.values)
+	}
 	return t.noEnvironment()
 }
 

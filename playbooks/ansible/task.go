@@ -51,6 +51,7 @@ type draft struct {
 	okCodes []any // failed_when
 	until   *node
 	notes   []Note
+	values  fields // environment variables of a command that have the values of expressions
 }
 
 // task converts a task to a step, or to none where it has no effect. what is its module.

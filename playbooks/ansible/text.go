@@ -1,11 +1,8 @@
 package ansible
 
 import (
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 // part is a piece of a text: literal, or an expression.
@@ -194,120 +191,6 @@ func rendered(parts []part) (string, *doubt) {
 		b.WriteString("${{ " + p.expr.text + " }}")
 	}
 	return b.String(), nil
-}
-
-var (
-	safeWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`) })
-	holder   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\x{E000}-\x{F8FF}]`) })
-	literals = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`'[^']*'`) })
-	environ  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$[A-Za-z_{]`) })
-)
-
-// commandLine translates a command that Ansible runs without a shell into a line of the shell.
-func (s *scope) commandLine(text string) (string, *doubt) {
-	parts, d := s.parts(text)
-	if d != nil {
-		return "", d
-	}
-	if holder().MatchString(text) || len(parts) > 1000 {
-		return "", doubtf("the command holds characters for private use")
-	}
-	var flat strings.Builder
-	var terms []term
-	for _, p := range parts {
-		if p.expr == nil {
-			flat.WriteString(p.text)
-			continue
-		}
-		flat.WriteRune(rune(0xE000 + len(terms)))
-		terms = append(terms, *p.expr)
-	}
-	words, ok := splitWords(flat.String())
-	if !ok {
-		return "", doubtf("a quote in the command is not closed")
-	}
-	return shellLine(words, terms)
-}
-
-// argv translates a command that is given as a list of words.
-func (s *scope) argv(items []string) (string, *doubt) {
-	if holder().MatchString(strings.Join(items, "")) || len(items) > 1000 {
-		return "", doubtf("the command holds characters for private use")
-	}
-	var words []string
-	var terms []term
-	for _, item := range items {
-		parts, d := s.parts(item)
-		if d != nil {
-			return "", d
-		}
-		var word strings.Builder
-		for _, p := range parts {
-			if p.expr != nil {
-				word.WriteRune(rune(0xE000 + len(terms)))
-				terms = append(terms, *p.expr)
-			} else {
-				word.WriteString(p.text)
-			}
-		}
-		words = append(words, word.String())
-	}
-	return shellLine(words, terms)
-}
-
-// builtins of a shell, which are not programs.
-var builtins = strings.Fields("cd exit export set unset exec eval source . ulimit umask wait type alias read trap return shift times break continue if for while until case { ! time function select")
-
-// echoDiffers reports whether a shell's echo may print other words than the program: it interprets
-// backslashes, and -e may be a word.
-func echoDiffers(words []string) bool {
-	return strings.Contains(strings.Join(words, " "), `\`) || len(words) > 0 && strings.HasPrefix(words[0], "-")
-}
-
-func shellLine(words []string, terms []term) (string, *doubt) {
-	if len(words) == 0 {
-		return "", doubtf("the command is empty")
-	}
-	if slices.Contains(builtins, words[0]) || words[0] == "echo" && echoDiffers(words[1:]) {
-		return "", doubtf("%s means something else in a shell", words[0])
-	}
-	for i, word := range words {
-		plain := holder().ReplaceAllString(word, "")
-		if environ().MatchString(plain) || strings.HasPrefix(plain, "~") {
-			return "", doubtf("%s is expanded by Ansible", clip(plain)).hint("uses: command, whose line is given to a shell")
-		}
-		if plain != "" && (!safeWord().MatchString(plain) || i == 0 && strings.Contains(plain, "=")) || word == "" {
-			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-		var bad *doubt
-		words[i] = holder().ReplaceAllStringFunc(word, func(h string) string {
-			t := terms[[]rune(h)[0]-0xE000]
-			if d := t.safe(); d != nil && bad == nil {
-				bad = d
-			}
-			return "${{ " + t.text + " }}"
-		})
-		if bad != nil {
-			return "", bad
-		}
-	}
-	return strings.Join(words, " "), nil
-}
-
-// safe refuses a term that may hold what a shell reads as more than a word.
-func (t term) safe() *doubt {
-	if d := t.printable(); d != nil {
-		return d
-	}
-	if !t.known {
-		return doubtf("%s may hold characters that a shell interprets", t.text).hint("env: {VALUE: ${{ %s }}}, and \"$VALUE\" in run", t.text)
-	}
-	for _, v := range t.vals {
-		if !safeWord().MatchString(shown(v)) {
-			return doubtf("%s may hold %s, which a shell reads differently", t.text, clip(quoted(shown(v)))).hint("env: {VALUE: ${{ %s }}}, and \"$VALUE\" in run", t.text)
-		}
-	}
-	return nil
 }
 
 // shellReads reports whether a shell may read a line as more than words and quotes.
