@@ -2,6 +2,7 @@ package ansible
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -96,6 +97,16 @@ func (a *args) node(names ...string) *yaml.Node {
 		}
 	}
 	return found
+}
+
+// keys are the names of the arguments, or those that are among the given ones.
+func (a *args) keys(of ...string) (out []string) {
+	for _, e := range a.list {
+		if len(of) == 0 || slices.Contains(of, e.key) {
+			out = append(out, e.key)
+		}
+	}
+	return out
 }
 
 // rest refuses an argument that nothing took.

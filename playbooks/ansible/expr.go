@@ -38,6 +38,7 @@ type term struct {
 	vals     []any // all that it may have, if known
 	known    bool
 	optional bool // not defined on some hosts
+	asked    bool // a launch gives it
 	unsure   bool // it is not known where it is defined
 	missing  string
 	groups   bool

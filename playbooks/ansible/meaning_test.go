@@ -55,7 +55,8 @@ func TestKeywordsOfRoles(t *testing.T) {
 		"{role: q, size: 3}":                "",
 		"{role: q, become_method: sudo}":    "",
 		"{role: q, check_mode: true}":       "check_mode of a role has no equivalent",
-		"{role: q, become_method: su}":      "become_method: su belongs to the inventory",
+		"{role: q, become_method: doas}":    "become_method: doas belongs to the inventory",
+		"{role: q, become_method: su}":      "Turnus has no become_method: su",
 		"{role: q, any_errors_fatal: true}": "any_errors_fatal of a role has no equivalent",
 		"{role: q, vars_from: other.yml}":   "vars_from of a role has no equivalent",
 	})

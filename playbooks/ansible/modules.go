@@ -11,7 +11,7 @@ import (
 var modules = map[string]func(*draft) *doubt{
 	"command": command, "shell": shell, "script": script, "copy": copyFile, "template": templateFile, "file": file, "fetch": fetch,
 	"uri": uri, "reboot": reboot, "wait_for": waitFor, "wait_for_connection": waitForConnection, "ping": ping,
-	"service": service, "systemd": service, "systemd_service": service, "apt": packages, "yum": packages, "dnf": packages, "package": packages, "setup": facts, "gather_facts": facts,
+	"service": service, "systemd": service, "systemd_service": service, "apt": packages, "yum": packages, "dnf": packages, "package": packages, "apk": packages, "opkg": packages, "setup": facts, "gather_facts": facts,
 	"user": account, "group": accountGroup, "authorized_key": authorizedKey, "lineinfile": lineInFile, "blockinfile": blockInFile,
 	"cron": cronJob, "git": gitClone, "unarchive": archive, "mount": fileSystem, "sysctl": kernelSetting, "hostname": hostName, "assert": assertion, "fail": failure,
 }

@@ -1,7 +1,10 @@
 package ansible
 
 import (
+	"cmp"
+	"reflect"
 	"regexp"
+	"slices"
 	"sync"
 
 	"gopkg.in/yaml.v3"
@@ -19,7 +22,7 @@ func packages(t *draft) *doubt {
 	}
 	n := t.args.node("name", "pkg", "package")
 	if n == nil {
-		return doubtf("%s without packages has no equivalent", t.module).hint("uses: package, with: {names: [NAME], refresh: 1h}")
+		return t.refreshOnly()
 	}
 	names, d := t.packageNames(n)
 	if d != nil {
@@ -39,22 +42,77 @@ func packages(t *draft) *doubt {
 	return t.noEnvironment()
 }
 
-// refresh translates how old the lists of packages may be.
+// refresh translates how old the lists of packages may be. Without a time Ansible always updates
+// them.
 func (t *draft) refresh() *doubt {
 	valid, d := t.seconds(0, "cache_valid_time")
 	if d != nil {
 		return d
 	}
-	update, d := t.flag(valid != "", "update_cache")
-	switch {
-	case d != nil:
-		return d
-	case update && valid == "":
-		return doubtf("update_cache without cache_valid_time has no exact equivalent").hint("uses: package, with: {names: […], refresh: 1h}")
-	case update:
-		t.step.with.add("refresh", valid)
+	update, d := t.flag(valid != "", "update_cache", "update-cache")
+	if before := t.scope.play.lists; before != nil {
+		if update && valid != before.valid {
+			return doubtf("the task before it also updates the lists, with another cache_valid_time").hint("update_cache in one of them")
+		}
+		update, valid = true, before.valid
 	}
+	if update {
+		t.step.with.add("refresh", cmp.Or(valid, "1s"))
+	}
+	return d
+}
+
+// lists is a task that only updates the lists of packages, for the step after it.
+type lists struct{ valid string }
+
+// refreshOnly translates a task that only updates the lists: the next step does, if it is a task
+// with packages and everything around both is the same.
+func (t *draft) refreshOnly() *doubt {
+	no := doubtf("%s without packages has no equivalent", t.module).hint("uses: package, with: {names: [NAME], refresh: 1h}")
+	next := t.scope.play.next
+	if next == nil || !slices.Equal(t.args.keys("update_cache", "update-cache", "cache_valid_time"), t.args.keys()) {
+		return no
+	}
+	module, arg := moduleOf(next)
+	if base(module) != t.module {
+		return no
+	}
+	others, d := argsOf(arg, child(next, "args"), false)
+	if d != nil || others.node("name", "pkg", "package") == nil {
+		return no
+	}
+	for _, key := range sortedKeys(keysOf(t.node, next)) {
+		one, other := child(t.node, key), child(next, key)
+		if same := one != nil && other != nil && reflect.DeepEqual(asRead(one), asRead(other)); !same && (key != "register" && key != "notify" || one != nil) {
+			return no
+		}
+	}
+	valid, d := t.seconds(0, "cache_valid_time")
+	if d != nil {
+		return d
+	}
+	update, d := t.flag(valid != "", "update_cache", "update-cache")
+	if d != nil || !update {
+		return cmpDoubt(d, no)
+	}
+	t.scope.play.lists = &lists{valid}
+	t.step.uses = ""
+	t.note("the lists of packages are refreshed by the step after it")
 	return nil
+}
+
+// keysOf are the keys of two tasks beside their names and modules.
+func keysOf(tasks ...*yaml.Node) map[string]bool {
+	keys := map[string]bool{}
+	for _, n := range tasks {
+		module, _ := moduleOf(n)
+		for _, e := range entries(n) {
+			if e.key != "name" && e.key != module && e.key != "args" {
+				keys[e.key] = true
+			}
+		}
+	}
+	return keys
 }
 
 // packageNames are plain names, an item of a loop over such, or a var with a list of such.

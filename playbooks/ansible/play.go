@@ -29,6 +29,7 @@ type play struct {
 	targets   string
 	strategy  fields
 	vars      []*binding
+	params    fields
 	steps     []*step
 	handlers  []*step
 	roles     []*role
@@ -45,7 +46,9 @@ type play struct {
 	section   int // steps before the section that is being converted
 	listeners []*listener
 	force     bool
-	depth     int // of vars that are defined by others
+	next      *yaml.Node // the task after the one that is converted; nil: none in its list
+	lists     *lists     // of packages, which the task before it wants updated
+	depth     int        // of vars that are defined by others
 	expanded  int
 }
 
@@ -206,10 +209,13 @@ func (p *play) convert() error {
 	return p.sections(inh)
 }
 
-// playVars reads vars and vars_files.
+// playVars reads vars, vars_prompt and vars_files.
 func (p *play) playVars(s *scope) (*scope, error) {
 	if v := child(p.node, "vars"); v != nil {
 		s = s.with(vars(v, ofPlay))
+	}
+	if v := child(p.node, "vars_prompt"); v != nil {
+		s = s.with(p.prompts(v))
 	}
 	files := child(p.node, "vars_files")
 	if files == nil {
@@ -258,7 +264,7 @@ func (p *play) keywords(inh *inherited) error {
 
 func (p *play) keyword(e entry, inh *inherited) *doubt {
 	switch e.key {
-	case "name", "hosts", "vars", "vars_files", "roles", "pre_tasks", "tasks", "post_tasks", "handlers", "gather_facts", "gather_subset", "gather_timeout", "fact_path", "collections",
+	case "name", "hosts", "vars", "vars_files", "vars_prompt", "roles", "pre_tasks", "tasks", "post_tasks", "handlers", "gather_facts", "gather_subset", "gather_timeout", "fact_path", "collections",
 		"serial", "max_fail_percentage", "any_errors_fatal":
 		return nil
 	case "become", "become_user", "become_method":

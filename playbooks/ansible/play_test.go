@@ -64,11 +64,18 @@ func TestPlaysBecomePlaybooks(t *testing.T) {
 		"become":          {play: "hosts: all\nbecome: true\ntasks: [{command: a}, {command: b, become_user: app}, {command: c, become: no}]", want: "become: true\n\nsteps:\n  - uses: command\n    with:\n      run: a\n\n  - uses: command\n    become:\n      user: app\n    with:\n      run: b\n\n  - uses: command\n    become: false\n"},
 		"become user":     {play: "hosts: all\nbecome: true\nbecome_user: app", want: "become:\n  user: app\n"},
 		"become method":   {play: "hosts: all\nbecome_method: doas", want: "belongs to the inventory"},
+		"become su":       {play: "hosts: all\nbecome_method: su", want: "reason: 'Turnus has no become_method: su'\n      instead: sudo or doas on the hosts (docs/become.md)\n"},
 		"become false":    {play: "hosts: all\nbecome: no", want: "steps:\n  - uses: command\n"},
 		"connection":      {play: "hosts: all\nconnection: local", want: "reason: Turnus reaches hosts with SSH only"},
 		"tags":            {play: "hosts: all\ntags: [web, blue]", want: "    tags: [web, blue]\n"},
 		"ignore":          {play: "hosts: all\nignore_errors: yes", want: "    continue_on_failure: true\n"},
-		"unknown":         {play: "hosts: all\nvars_prompt: []", want: "reason: vars_prompt of a play has no equivalent"},
+		"unknown":         {play: "hosts: all\nmodule_defaults: {}", want: "reason: module_defaults of a play has no equivalent"},
+		"prompt":          {play: "hosts: all\nvars_prompt: [{name: release, prompt: Which release, private: no}]\nvars: {release: old}\ntasks: [{command: 'deploy {{ release }}', when: release != 'x'}]", want: "params:\n  release:\n    type: string\n    description: Which release\n    required: true\n\nsteps:\n  - uses: command\n    when: params.release != \"x\"\n    with:\n      run: deploy \"$VAR_PARAMS_RELEASE\"\n"},
+		"prompt default":  {play: "hosts: all\nvars_prompt: [{name: n, private: no, default: 3, confirm: yes}]", want: "params:\n  n:\n    type: string\n    default: \"3\"\n"},
+		"prompt secret":   {play: "hosts: all\nvars_prompt: [{name: pass, prompt: Password}]\ntasks: [{copy: {dest: /x, content: '{{ pass }}'}}]", want: "    type: secret\n    description: Password\n    required: true\n\nsteps:\n  - uses: todo\n    with:\n      source: site.yml:3:11\n      module: copy\n      reason: pass is a secret, and an expression cannot read it\n      instead: 'secrets: {PASS: \"${{ params.pass }}\"} in the step, and \"$PASS\" in run (docs/params.md)'\n"},
+		"prompt text":     {play: "hosts: all\nvars_prompt: [{name: pass, default: secret}]", want: "reason: the default of pass is a secret in plain text"},
+		"prompt hash":     {play: "hosts: all\nvars_prompt: [{name: pass, encrypt: sha512_crypt}]\ntasks: [{command: 'x {{ pass }}'}]", want: "reason: encrypt of vars_prompt has no equivalent"},
+		"prompt and file": {play: "hosts: all\nvars_prompt: [{name: colour, private: no}]\nvars_files: [v.yml]\ntasks: [{shell: 'echo {{ colour }}'}]", want: "reason: colour is also a var of vars_prompt"},
 		"description":     {play: "name: Web servers, all\nhosts: all", want: "playbook: web-servers-all\ndescription: Web servers, all\n"},
 		"comment":         {play: "hosts: all # every one", want: "# From site.yml:1:3, by turnus import ansible.\n"},
 		"strategy free":   {play: "hosts: all\nstrategy: free", want: "steps:\n  - uses: command\n"},
@@ -484,6 +491,32 @@ func TestExtraVarsBehindHostVars(t *testing.T) {
 		p := r.Playbooks[0]
 		if len(p.Todos) > 0 || len(p.Notes) != want || want > 0 && !strings.HasPrefix(p.Notes[0].Text, name+" of a host wins over -e "+name) {
 			t.Errorf("%s: notes %v, expected %d\n%s", name, p.Notes, want, p.Text)
+		}
+	}
+}
+
+// Where the value of a role's default comes from, by what else sets the name.
+func TestDefaultsOfRoles(t *testing.T) {
+	t.Parallel()
+	host := func(vars map[string]any) core.Host { return core.Host{Name: "h", Vars: vars} }
+	for name, one := range map[string]struct {
+		play  string
+		hosts []core.Host
+		want  string
+	}{
+		"nothing else":   {"", []core.Host{host(nil)}, "VAR_X: ${{ vars.x }}"},
+		"every host":     {"", []core.Host{host(map[string]any{"x": "h"})}, "VAR_X: ${{ host.vars.x }}"},
+		"some hosts":     {"", []core.Host{host(map[string]any{"x": "h"}), {Name: "other"}}, "VAR_X: ${{ host.vars.x ?? vars.x }}"},
+		"the play":       {"vars: {x: play}", []core.Host{host(map[string]any{"x": "h"})}, "\nvars:\n  x: play\n"},
+		"an answer":      {"vars_prompt: [{name: x, private: no}]", []core.Host{host(nil)}, "VAR_PARAMS_X: ${{ params.x }}"},
+		"no inventory":   {"", nil, "reason: the inventory may define x, which is a role's default"},
+		"null on a host": {"", []core.Host{host(map[string]any{"x": nil})}, "reason: x is null on some hosts"},
+	} {
+		p := converted(t, Options{Tree: tree(map[string]string{
+			"site.yml": "- hosts: all\n  roles: [r]\n  " + one.play + "\n", "roles/r/defaults/main.yml": "x: default\n", "roles/r/tasks/main.yml": "- command: a {{ x }}\n",
+		}), Site: "site.yml", Hosts: one.hosts}).Playbooks[0]
+		if !strings.Contains(p.Text, one.want) {
+			t.Errorf("%s: no %q in\n%s", name, one.want, p.Text)
 		}
 	}
 }

@@ -174,6 +174,9 @@ func (p *play) render(name string) string {
 	if len(p.strategy) > 0 {
 		head.add("strategy", p.strategy)
 	}
+	if len(p.params) > 0 {
+		head.add("params", p.params)
+	}
 	if len(p.vars) > 0 {
 		slices.SortFunc(p.vars, func(a, b *binding) int { return strings.Compare(a.name, b.name) })
 		var vars fields

@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
 )
 
 const maxExpanded = 5000 // vars that are defined by other vars, in a play
@@ -20,6 +21,7 @@ type binding struct {
 	name string
 	node *yaml.Node // a value of the playbook; its Jinja sees the names of the task that reads it
 	rank rank
+	asks string // type of the param that a launch gives; "" is none
 }
 
 // rank is the kind of place that sets a name. A higher one wins, whatever is around what.
@@ -233,6 +235,14 @@ func (p *play) noteOverride(name string) {
 // in place.
 func (s *scope) term(b *binding) (term, *doubt) {
 	p := s.play
+	switch b.asks {
+	case "":
+	case playbooks.TextParam:
+		return term{text: member("params", b.name), kinds: kindText, asked: true}, nil
+	default:
+		return term{}, doubtf("%s is a secret, and an expression cannot read it", b.name).
+			hint("secrets: {%[1]s: \"${{ params.%[2]s }}\"} in the step, and \"$%[1]s\" in run (docs/params.md)", strings.ToUpper(b.name), b.name)
+	}
 	if b.node.Kind == yaml.ScalarNode && b.node.Tag != "!vault" && hasJinja(b.node.Value) {
 		p.depth++
 		defer func() { p.depth-- }()
@@ -267,6 +277,9 @@ func (p *play) lift(b *binding) *doubt {
 		if have.name == b.name {
 			return doubtf("%s has several values in this play", b.name)
 		}
+	}
+	if p.params.get(b.name) != nil {
+		return doubtf("%s is also a var of vars_prompt", b.name).hint("another name for one of them")
 	}
 	p.vars = append(p.vars, b)
 	return nil

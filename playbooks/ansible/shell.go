@@ -197,6 +197,9 @@ func (l *line) word(word string, first bool, allowed func(string) bool) (string,
 			literal.WriteRune(r)
 			continue
 		}
+		if t.asked {
+			l.oneText(&t, "characters")
+		}
 		if d := t.safe(allowed); d != nil {
 			return "", d
 		}
@@ -363,6 +366,12 @@ func (l *line) quoted(text []rune) (out, code string, d *doubt) {
 	return holder().ReplaceAllString(b.String(), "…"), bare.String(), nil // those in comments
 }
 
+// oneText accepts a value that only a run knows, with a note.
+func (l *line) oneText(t *term, special string) {
+	l.note("the value of %s is one text, whatever it holds; Ansible interprets %s in it", t.text, special)
+	t.known = true
+}
+
 // inQuotes is the variable of an expression within a quote, or outside of quotes.
 func (l *line) inQuotes(t term, quote rune, begins bool) (string, *doubt) {
 	name, d := l.variable(t)
@@ -370,9 +379,8 @@ func (l *line) inQuotes(t term, quote rune, begins bool) (string, *doubt) {
 		return "", d
 	}
 	special := map[rune]string{'"': "\"$`\\", '\'': "'"}[quote]
-	if special != "" && !t.known && t.kinds == kindText {
-		l.note("the value of %s is one text, whatever it holds; a shell of Ansible interprets %s in it", t.text, special)
-		t.known = true
+	if t.asked || special != "" && !t.known && t.kinds == kindText {
+		l.oneText(&t, cmpText(special, "characters"))
 	}
 	d = t.safe(func(v string) bool {
 		switch {

@@ -27,6 +27,10 @@ func base(module string) string {
 			return name
 		}
 	}
+	switch module {
+	case "community.general.apk", "community.general.opkg":
+		return strings.TrimPrefix(module, "community.general.")
+	}
 	return module
 }
 
@@ -97,10 +101,10 @@ func (p *play) task(n *yaml.Node, inh inherited) (steps []*step, what string, d 
 	if t.step.when == "false" {
 		return nil, module, doubtf("its condition is never true").hint("nothing: leave the task out")
 	}
+	p.out.Notes = append(p.out.Notes, t.notes...)
 	if t.step.uses == "" {
 		return nil, module, nil
 	}
-	p.out.Notes = append(p.out.Notes, t.notes...)
 	t.step.name = p.stepName(title(n))
 	if v := child(n, "register"); v != nil {
 		p.registers[v.Value] = &register{step: t.step, uses: t.step.uses, loop: t.step.foreach != nil, when: t.step.when != "", place: place(p.show(inh.file), n.Line, n.Column)}

@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -108,7 +109,11 @@ func (p *play) tasks(list *yaml.Node, inh inherited) error {
 	if list.Kind != yaml.SequenceNode {
 		return p.fail(inh.file, list.Line, list.Column, yamlread.Fault{Message: "this is not a list of tasks"})
 	}
-	for _, n := range list.Content {
+	for i, n := range list.Content {
+		p.next = nil
+		if i+1 < len(list.Content) {
+			p.next = list.Content[i+1]
+		}
 		if n.Kind != yaml.MappingNode {
 			return p.fail(inh.file, n.Line, n.Column, yamlread.Fault{Message: "this is not a task", Expected: "a mapping with a module"})
 		}
@@ -129,9 +134,16 @@ func (p *play) one(n *yaml.Node, inh inherited) error {
 	if module, arg := moduleOf(n); includes[base(module)] {
 		return p.include(n, module, arg, inh)
 	}
+	before := p.lists
 	steps, what, d := p.task(n, inh)
 	if d != nil && d.fatal != nil {
 		return d.fatal
+	}
+	if before != nil {
+		p.lists = nil
+		if d != nil {
+			d.reason += "; the task before it updates the lists of packages, which this step has to do"
+		}
 	}
 	p.out.Tasks++
 	if d != nil {
@@ -280,7 +292,10 @@ func (inh *inherited) becomes(e entry) *doubt {
 	case text == "sudo":
 		return nil
 	}
-	return doubtf("%s: %s belongs to the inventory", e.key, clip(text)).hint("become: {method: %s} of a host or group (docs/become.md)", clip(text))
+	if text != core.BecomeDoas {
+		return doubtf("Turnus has no %s: %s", e.key, clip(text)).hint("sudo or doas on the hosts (docs/become.md)")
+	}
+	return doubtf("%s: %s belongs to the inventory", e.key, text).hint("become: {method: %s} of a host or group (docs/become.md)", text)
 }
 
 // include converts the tasks of another file or of a role in place.
