@@ -3,6 +3,7 @@ package playbooks
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -121,7 +122,24 @@ func (c *code) run(env Env) (any, error) {
 	if !errors.As(err, &fe) {
 		return nil, c.fail(env, span{}, runtimeProblem(err.Error()))
 	}
-	return nil, c.fail(env, c.place(fe.From, fe.To), runtimeProblem(fe.Message))
+	return nil, c.fail(env, c.place(fe.From, fe.To), c.missing(env, runtimeProblem(fe.Message)))
+}
+
+// missing adds to the problem of a value that is missing the step that would have made it.
+func (c *code) missing(env Env, p problem) problem {
+	for _, name := range slices.Sorted(maps.Keys(c.reads.results)) {
+		if env.Steps[c.full(name)]["outcome"] != "skipped" || !strings.Contains(p.message, "missing") {
+			continue
+		}
+		p.message += fmt.Sprintf(": step %s was skipped, so it has no outputs", quote(name))
+		step := "steps." + name
+		if !secretAlias().MatchString(name) {
+			step = "steps[" + quote(name) + "]"
+		}
+		p.hint = fmt.Sprintf(`give this step when: %s.outcome != "skipped", or the value with default(value, "…")`, step)
+		break
+	}
+	return p
 }
 
 // fail is a run-time error: it names the expression and the host.

@@ -167,8 +167,11 @@ func TestListsThatFunctionsGive(t *testing.T) {
 
 func TestRunTimeErrorsHaveAPlace(t *testing.T) {
 	t.Parallel()
-	env := playbooks.Env{Host: web1(), Vars: map[string]any{"x": nil, "list": "no"}}
+	env := playbooks.Env{Host: web1(), Vars: map[string]any{"x": nil, "list": "no"}, Steps: map[string]map[string]any{"one": {"outcome": "skipped"}}}
 	for _, tt := range []struct{ name, step, want string }{
+		{"skipped in text", `{uses: command, with: {run: "a ${{ steps.one.outputs.stdout }}"}}`, "a value is missing in the middle of a text: step \"one\" was skipped, so it has no outputs\n"},
+		{"next of skipped", `{uses: command, with: {run: "a ${{ steps.one.outputs.stdout }}"}}`, `hint: give this step when: steps.one.outcome != "skipped", or the value with default(value, "…")`},
+		{"field of skipped", `{uses: command, when: trim(steps.one.outputs.stdout) == "a", with: {run: a}}`, `step "one" was skipped, so it has no outputs`},
 		{"missing in text", `{uses: command, with: {run: "a ${{ host.labels.nope }}"}}`, `p.yaml:6:40: with of step "command".run on host web-1: a value is missing`},
 		{"missing whole", `{uses: command, with: {run: "${{ host.labels.nope }}"}}`, `p.yaml:6:33: step "command" on host web-1: param "run" is empty`},
 		{"wrong type", `{uses: wait, with: {port: "${{ host.name }}"}}`, `p.yaml:6:31: step "wait" on host web-1: param "port" is the text "web-1"`},

@@ -69,7 +69,7 @@ type checker struct {
 	found   []Diagnostic
 	callees map[*ast.IdentifierNode]bool
 	bases   map[*ast.IdentifierNode]string // the constant field that is read
-	ends    map[*ast.IdentifierNode]bool   // of steps: only how the step ended is read
+	ends    map[*ast.IdentifierNode]string // of steps: the field, if only how the step ended is read
 	locals  map[string]bool
 	muted   map[ast.Node]bool // already explained
 }
@@ -89,7 +89,7 @@ func (s scope) check(c *code, w want) (found []Diagnostic) {
 		return []Diagnostic{c.src.diagnose(c.place(0, len([]rune(c.text))), compileProblem(c.text, err.Error()))}
 	}
 	k := &checker{scope: s, code: c, callees: map[*ast.IdentifierNode]bool{}, bases: map[*ast.IdentifierNode]string{},
-		ends: map[*ast.IdentifierNode]bool{}, locals: map[string]bool{}, muted: map[ast.Node]bool{}}
+		ends: map[*ast.IdentifierNode]string{}, locals: map[string]bool{}, muted: map[ast.Node]bool{}}
 	ast.Walk(&tree.Node, visit(k.gather))
 	ast.Walk(&tree.Node, visit(k.names))
 	k.secret(tree.Node)
@@ -339,11 +339,16 @@ func (k *checker) note(n *ast.IdentifierNode) {
 		r.params = true
 	case "steps":
 		r.steps = true
-		if !k.ends[n] {
-			if r.results == nil {
-				r.results = map[string]bool{}
-			}
+		if r.results == nil {
+			r.results, r.ends = map[string]bool{}, map[string]bool{}
+		}
+		switch k.ends[n] {
+		case "":
 			r.results[k.bases[n]] = true
+		case "exit_code":
+			r.ends[k.bases[n]] = true
+		default:
+			r.ends[k.bases[n]] = r.ends[k.bases[n]]
 		}
 	case "run":
 		r.run = true

@@ -260,6 +260,7 @@ type reads struct {
 	failure                  bool            // error
 	age                      bool            // a field age, which may be that of host.facts
 	results                  map[string]bool // steps whose outputs or stdout it may read; "" is any step
+	ends                     map[string]bool // steps of which it reads how they ended; true: also exit_code
 	secret                   string          // the one that it is, by its name in the step
 }
 
@@ -285,11 +286,7 @@ func (c *code) values(env Env, b *allowance) map[string]any {
 	if c.reads.steps {
 		steps := make(map[string]any, len(c.steps))
 		for _, name := range c.steps {
-			full := name
-			if c.within != "" {
-				full = c.within + "/" + name
-			}
-			if r := env.Steps[full]; r["outputs"] != nil {
+			if r := env.Steps[c.full(name)]; r["outputs"] != nil {
 				steps[name] = r
 			} else {
 				steps[name] = withOutputs(r)

@@ -289,7 +289,7 @@ func (v *value) interpolate(env Env, b *allowance, out *value) error {
 		}
 		s, err := asText(result)
 		if err != nil {
-			return p.code.fail(env, span{}, problem{message: err.Error(), hint: `give it with default(value, "…")`})
+			return p.code.fail(env, span{}, p.code.missing(env, problem{message: err.Error(), hint: `give it with default(value, "…")`}))
 		}
 		if err := b.keep(s); err != nil {
 			return p.code.fail(env, span{}, problem{message: err.Error()})

@@ -1,6 +1,7 @@
 package playbooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -17,8 +18,8 @@ func (k *checker) noteEnd(n *ast.MemberNode) {
 	}
 	id, isName := step.Node.(*ast.IdentifierNode)
 	field, isText := n.Property.(*ast.StringNode)
-	if isName && isText && id.Value == "steps" {
-		k.ends[id] = slices.Contains([]string{"outcome", "changed", "exit_code"}, field.Value)
+	if isName && isText && id.Value == "steps" && slices.Contains([]string{"outcome", "changed", "exit_code"}, field.Value) {
+		k.ends[id] = field.Value
 	}
 }
 
@@ -28,10 +29,7 @@ func (p *Playbook) OutputsRead(first int) func(step string) bool {
 	read := map[string]bool{}
 	note := func(c *code) {
 		for name := range c.reads.results {
-			if name != "" && c.within != "" {
-				name = c.within + "/" + name
-			}
-			read[name] = true
+			read[c.full(name)] = true
 		}
 	}
 	for i, s := range p.Calls() {
@@ -47,6 +45,42 @@ func (p *Playbook) OutputsRead(first int) func(step string) bool {
 		p.Blocks[i].outputs.each(note)
 	}
 	return func(step string) bool { return read[step] || read[""] }
+}
+
+// Lacking returns a step whose result the expression reads, and which lacks it; "" if there is none.
+// lacks reports whether a step has no result, or no outputs of a command. An expression that also
+// reads run decides on its own what holds in check mode.
+func (e Expr) Lacking(lacks func(step string, outputs bool) bool) (name string) {
+	e.each(func(c *code) { name = cmp.Or(name, c.lacking(lacks)) })
+	return name
+}
+
+// Lacking is as that of an Expr, for the expressions in the params.
+func (p Params) Lacking(lacks func(step string, outputs bool) bool) (name string) {
+	p.root.each(func(c *code) { name = cmp.Or(name, c.lacking(lacks)) })
+	return name
+}
+
+func (c *code) lacking(lacks func(step string, outputs bool) bool) string {
+	if c.reads.run {
+		return ""
+	}
+	for _, read := range []map[string]bool{c.reads.results, c.reads.ends} {
+		for _, name := range slices.Sorted(maps.Keys(read)) {
+			if lacks(c.full(name), read[name]) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// full is the name of a step as the playbook has it.
+func (c *code) full(step string) string {
+	if step != "" && c.within != "" {
+		return c.within + "/" + step
+	}
+	return step
 }
 
 // each visits the code of an expression.
