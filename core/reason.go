@@ -61,7 +61,7 @@ const (
 	WasKept        ReasonCode = "kept"            // a retry continues behind it, and an earlier run called it
 	CalledOnce     ReasonCode = "called_once"     // it has once, and another host called it
 	WouldRun       ReasonCode = "would_run"       // a handler in check mode
-	Unchecked      ReasonCode = "unchecked"       // check mode: an earlier step may bring what the host lacks; of a host: a step of it was not checked
+	Unchecked      ReasonCode = "unchecked"       // check mode: an earlier step may bring what the host lacks, or has a result that a dry run lacks; of a host: a step of it was not checked
 	NothingFailed  ReasonCode = "nothing_failed"  // it is of rescue, and no step of its group failed
 	Rescued        ReasonCode = "rescued"         // a host that succeeded: rescue of a group has dealt with a failure
 	EarlierFailed  ReasonCode = "earlier_failed"  // a step of its group before it failed

@@ -90,6 +90,11 @@ func (m *machine) enter(s playbooks.Step, sr core.StepResult) *core.StepResult {
 	for i, index := range s.Within {
 		b := &m.prog.playbook.Blocks[index]
 		entered, asked := m.state.Entered[b.Name]
+		lacking := b.When.Lacking(m.lacks)
+		if lacking != "" {
+			sr = uncheck(sr, "when of "+b.Name, lacking)
+			return &sr
+		}
 		if !asked {
 			err := m.scope(len(m.state.Done), s.Within[:i])
 			if err == nil {

@@ -15,6 +15,9 @@ const maxItems = 10_000
 
 // foreach runs a step for each item that is not done yet, and makes one result of all.
 func (m *machine) foreach(i int, s playbooks.Step, sr core.StepResult) (core.StepResult, *leaseEnd) {
+	if lacking := s.Foreach.Lacking(m.lacks); lacking != "" {
+		return uncheck(sr, "foreach", lacking), nil
+	}
 	items, err := s.Foreach.List(m.env)
 	if err != nil {
 		return fail(sr, core.BadExpression, err.Error()), nil

@@ -261,7 +261,7 @@ func (m *machine) outcome() leaseEnd {
 // not cover the host of an on, which other jobs also change.
 func (m *machine) untouched() bool {
 	none := func(o core.Outcome, code core.ReasonCode) bool {
-		return o == core.Unchanged || o == core.Skipped && code != core.NoCheckMode
+		return o == core.Unchanged || o == core.Skipped && code != core.NoCheckMode && code != core.Unchecked
 	}
 	for _, s := range m.state.Done {
 		here := s.On == "" && (s.Kept == nil || s.Kept.Host == "")
@@ -389,6 +389,9 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *lea
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	fresh := m.state.Current.Attempts == 0
 	if fresh && !s.When.Absent() {
+		if lacking := s.When.Lacking(m.lacks); lacking != "" {
+			return uncheck(sr, "when", lacking), nil
+		}
 		ok, err := s.When.Bool(m.env)
 		if err != nil {
 			return fail(sr, core.BadExpression, err.Error()), nil
@@ -416,7 +419,11 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *lea
 	}
 	var params json.RawMessage
 	if !s.With.UsesSecrets() { // else right before each attempt
-		if params, err = s.With.JSON(m.env); err != nil {
+		params, err = s.With.JSON(m.env)
+		if lacking := s.With.Lacking(m.lacks); err != nil && lacking != "" {
+			return uncheck(sr, "with", lacking), nil
+		}
+		if err != nil {
 			return fail(sr, core.BadExpression, err.Error()), nil
 		}
 	}

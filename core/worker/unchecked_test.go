@@ -73,3 +73,38 @@ func TestDryRunNamesUncheckedSteps(t *testing.T) {
 		})
 	}
 }
+
+// A step whose condition reads what the dry run did not make is not checked: it neither fails nor
+// counts as one that a run would skip.
+func TestDryRunNamesStepsThatReadUnknownResults(t *testing.T) {
+	const boot, look = "{name: boot, uses: reboot, with: {}}", "{name: look, uses: command, with: {run: a}}"
+	step := func(keys string) string { return "{name: next, uses: command, " + keys + "}" }
+	reads := func(what, of string) string {
+		return "not checked: step next: " + what + " reads the result of step " + of + ", which a dry run does not have"
+	}
+	for name, c := range map[string]struct{ steps, reason string }{
+		"exit code":   {under("steps", look, step("when: steps.look.exit_code == 0, with: {run: b}")), reads("when", "look")},
+		"output":      {under("steps", look, step("when: 'steps.look.outputs.stdout contains \"a\"', with: {run: b}")), reads("when", "look")},
+		"foreach":     {under("steps", look, step("foreach: 'default(steps.look.outputs.list, [])', with: {run: b}")), reads("foreach", "look")},
+		"text":        {under("steps", look, step(`with: {run: "b ${{ steps.look.outputs.stdout }}"}`)), reads("with", "look")},
+		"group":       {under("steps", look, "{name: g, when: steps.look.exit_code == 0, steps: ["+step("with: {run: b}")+"]}"), "not checked: step next: when of g reads the result of step look, which a dry run does not have"},
+		"of items":    {under("steps", "{name: look, uses: command, foreach: [1, 2], with: {run: a}}", step("when: 'steps.look.outputs.items[0].outputs.stdout == 1', with: {run: b}")), reads("when", "look")},
+		"two":         {under("steps", look, step("when: steps.look.exit_code == 0, with: {run: b}"), "{name: last, uses: command, when: steps.next.changed, with: {run: b}}"), "not checked: step next and 1 later step: when reads the result of step look, which a dry run does not have"},
+		"changed":     {under("steps", look, step("when: steps.look.changed, with: {run: b}")), ""},
+		"known":       {under("steps", look, step("when: run.check || steps.look.exit_code == 0, with: {run: b}")), ""},
+		"was skipped": {under("steps", "{name: look, uses: command, when: false, with: {run: a}}", step("when: steps.look.exit_code == 0, with: {run: b}")), "no step applied; step look: when: false"},
+		"unchecked":   {under("steps", boot, step("when: steps.boot.changed, with: {run: b}")), "not checked: step boot and 1 later step: job type reboot has no check mode, so it was not called"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
+					return host.Outcome{Changed: true, Reason: "would run"}, nil
+				}
+				r := l.one(c.steps, func(o *launch.Options, _ *queue.Run) { o.Check = true })
+				if r.Reason != c.reason || !r.Outcome.Good() {
+					t.Errorf("%s, %q: %q\nexpected %q", r.Outcome, r.ReasonCode, r.Reason, c.reason)
+				}
+			})
+		})
+	}
+}
