@@ -47,7 +47,7 @@ func (p *Playbook) OutputsRead(first int) func(step string) bool {
 	return func(step string) bool { return read[step] || read[""] }
 }
 
-// Lacking returns a step whose result the expression reads, and which lacks it; "" if there is none.
+// Lacking returns a step that lacks the result that the expression reads; "" if there is none.
 // lacks reports whether a step has no result, or no outputs of a command. An expression that also
 // reads run decides on its own what holds in check mode.
 func (e Expr) Lacking(lacks func(step string, outputs bool) bool) (name string) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -26,7 +27,7 @@ var digestName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompil
 
 // sentFile reports a file or folder that is not there, so that no host is touched before that is
 // known. It looks as workers do: links that lead out of the playbook's folder are not followed.
-func (k *paramCheck) sentFile(v *value, s *jsonschema.Schema, path string) {
+func (k *paramCheck) sentFile(v *value, s *jsonschema.Schema, param string) {
 	kind, _ := s.Extra[fileKeyword].(string)
 	rendered := kind == "template"
 	if rendered {
@@ -37,7 +38,7 @@ func (k *paramCheck) sentFile(v *value, s *jsonschema.Schema, path string) {
 		return
 	}
 	place := filepath.Join(k.folder, filepath.FromSlash(name))
-	p := problem{message: fmt.Sprintf("%s: ", paramName(path)), expected: "a " + kind + " at " + place + ": paths are relative to the playbook's folder"}
+	p := problem{message: fmt.Sprintf("%s: ", paramName(param)), expected: "a " + kind + " at " + place + ": paths are relative to the playbook's folder"}
 	info, err := statBelow(k.folder, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -67,6 +68,49 @@ func (k *paramCheck) sentFile(v *value, s *jsonschema.Schema, path string) {
 	}
 	k.report(v, p)
 }
+
+// folderTemplates reports mistakes in the templates of a folder that the job type copy renders.
+func (k *paramCheck) folderTemplates(with *value) {
+	var source *value
+	render := false
+	for _, f := range with.fields {
+		if f.name == "source" {
+			source = f.value
+		}
+		render = render || f.name == "templates" && f.literal == true
+	}
+	if !render || source == nil || source.dynamic {
+		return
+	}
+	root, err := os.OpenRoot(k.folder)
+	if err != nil {
+		return // a worker may run as another user
+	}
+	defer func() { _ = root.Close() }()
+	folder, _ := source.literal.(string)
+	_ = fs.WalkDir(root.FS(), path.Clean(folder), func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || len(k.found) == maxFound:
+			return fs.SkipDir
+		case d.IsDir() && d.Name() == ".git":
+			return fs.SkipDir
+		case path.Ext(name) != ".tmpl":
+			return nil
+		}
+		info, err := root.Stat(filepath.FromSlash(name))
+		if err != nil || !info.Mode().IsRegular() || info.Size() > min(*k.room, templates.Most) {
+			return nil // a run refuses it
+		}
+		*k.room -= info.Size()
+		if err := parseTemplate(k.folder, name, filepath.Join(k.folder, filepath.FromSlash(name))); err != nil {
+			k.report(source, templateProblem(err))
+		}
+		return nil
+	})
+}
+
+// maxFound is how many mistakes in the templates of a folder are reported.
+const maxFound = 20
 
 // maxTemplates is how many bytes of templates a playbook has checked before a run.
 const maxTemplates = 8 << 20

@@ -112,3 +112,42 @@ func TestFilesThatIncludedStepsSendAreThere(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// The job type copy renders the templates of a folder: their mistakes are found before a run.
+func TestTemplatesOfAFolderAreParsed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"play/conf/a.tmpl": "{{ .Host }}", "play/conf/sub/b.tmpl": "a\n{{ port }}\n", "play/conf/c.j2": "{{ if }}", "play/conf/.git/d.tmpl": "{{ if }}", "play/good/a.tmpl": "{{ .Host }}",
+		"outside/x.tmpl": "{{ if }}",
+	} {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := playbooks.Options{Types: func(name string) (playbooks.Type, bool) {
+		return playbooks.Type{Name: name, Params: json.RawMessage(`{"type": "object", "properties": {"source": {"type": "string", "x-turnus-file": "folder"}, "templates": {"type": "boolean"}, "vars": {"type": "object"}}}`)}, true
+	}}
+	for with, want := range map[string]string{
+		`copy, with: {source: conf}`:                                                 "",
+		`copy, with: {source: conf, templates: false}`:                               "",
+		`copy, with: {source: good, templates: true}`:                                "",
+		`other, with: {source: conf, templates: true}`:                               "",
+		`copy, with: {source: "${{ host.name }}", templates: true}`:                  "",
+		`copy, with: {source: conf/, templates: true}`:                               "conf/sub/b.tmpl:2: function \"port\" not defined",
+		`copy, with: {source: conf, templates: true, vars: {a: "${{ host.name }}"}}`: "{{ .Vars.port }}",
+	} {
+		file := filepath.Join(dir, "play", "a.yaml")
+		if err := os.WriteFile(file, []byte("playbook: a\ntargets: true\nsteps:\n  - {name: s, uses: "+with+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := playbooks.Load([]string{file}, o)
+		if (want == "") != (err == nil) || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), ".git")) {
+			t.Errorf("%s: %v, expected %q", with, err, want)
+		}
+	}
+}

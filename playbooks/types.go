@@ -120,6 +120,9 @@ type paramCheck struct {
 
 func (k *paramCheck) all(root *value) {
 	k.value(root, k.typ.params, "", 0)
+	if len(k.found) == 0 && k.folder != "" && k.typ.name == "copy" {
+		k.folderTemplates(root)
+	}
 	if len(k.found) > 0 || root.dynamic {
 		return
 	}
