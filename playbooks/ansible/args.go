@@ -21,7 +21,7 @@ type args struct {
 var (
 	freeForm = map[string]bool{"command": true, "shell": true, "script": true, "raw": true}
 	option   = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?:^|\s)(chdir|creates|removes|executable|stdin|warn)=`)
+		return regexp.MustCompile(`(?:^|\s)(chdir|creates|removes|executable|stdin|stdin_add_newline|strip_empty_ends|expand_argument_vars|warn)=`)
 	})
 )
 

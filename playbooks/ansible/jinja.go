@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // node is a parsed Jinja expression. op is: lit, name, attr, item, list, not, and, or, if, is,
@@ -49,8 +50,19 @@ func parse(text string) (*node, *doubt) {
 	return n, d
 }
 
-func clip(text string) string {
+// printable is a text on one line, without characters that a terminal interprets or hides.
+func printable(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+func clip(text string) string {
+	text = printable(text)
 	if r := []rune(text); len(r) > 60 {
 		return string(r[:60]) + "…"
 	}

@@ -221,3 +221,51 @@ func TestEcho(t *testing.T) {
 		}
 	}
 }
+
+// Settings of Ansible in vars decide how tasks run, also if no task reads them.
+func TestSettingsInVars(t *testing.T) {
+	t.Parallel()
+	const refused = "ansible_become is a setting of Ansible, and belongs to the inventory"
+	wantReasons(t, map[string]string{
+		"site.yml": "- hosts: all\n  CASE\n", "more.yml": "- command: /bin/a\n", "vars.yml": "ansible_become: true\n",
+		"roles/q/tasks/main.yml": "- command: a\n", "roles/d/tasks/main.yml": "- command: a\n", "roles/d/defaults/main.yml": "ansible_become: true\n",
+	}, nil, map[string]string{
+		"vars: {ansible_become: true}\n  tasks: [{command: a}]":                                               refused,
+		"vars_files: [vars.yml]\n  tasks: [{command: a}]":                                                     refused,
+		"tasks: [{command: a, vars: {ansible_become: true}}]":                                                 refused,
+		"tasks: [{block: [{command: a}], vars: {ansible_become: true}}]":                                      refused,
+		"tasks: [{import_tasks: more.yml, vars: {ansible_become: true}}]":                                     refused,
+		"tasks: [{include_role: {name: d}}]":                                                                  refused,
+		"roles: [{role: q, ansible_become: true}]":                                                            refused,
+		"roles: [{role: q, vars: {ansible_become: true}}]":                                                    refused,
+		"tasks: [{command: a, notify: h}]\n  handlers: [{name: h, command: b, vars: {ansible_become: true}}]": refused,
+		"vars: {ansible_python_interpreter: /usr/bin/python3}\n  tasks: [{command: a}]":                       "",
+	})
+}
+
+// ansible.cfg beside the playbook also decides how tasks run.
+func TestSettingsOfTheProject(t *testing.T) {
+	t.Parallel()
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  force_handlers: no\n  tasks: [{command: a}]\n", "ansible.cfg": "[defaults]\nCASE\nforks = 20\n"}, nil, map[string]string{
+		"become = False": "", ";become=True": "", "become_user=root": "", "force_handlers=True": "",
+		"become=True":              "become = True in ansible.cfg decides how tasks run, and the import does not convert it",
+		"hash_behaviour: merge":    "hash_behaviour = merge in ansible.cfg decides how tasks run, and the import does not convert it",
+		"remote_user = admin ; me": "remote_user = admin in ansible.cfg decides how tasks run, and the import does not convert it",
+	})
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  roles: [r]\n  tasks: [{service: {name: a, state: started}}]\n", "roles/r/tasks/main.yml": "- service: {name: b, state: started}\n", "CASE": ""}, nil, map[string]string{
+		"library/other.py":           "",
+		"library/service.py":         "library/service.py is the module service of this project, not that of Ansible\nlibrary/service.py is the module service of this project, not that of Ansible",
+		"roles/r/library/service.py": "roles/r/library/service.py is the module service of this project, not that of Ansible",
+	})
+}
+
+// Characters that a terminal interprets or hides are not part of a name.
+func TestNamesArePrintable(t *testing.T) {
+	t.Parallel()
+	p := converted(t, Options{Tree: tree(map[string]string{"site.yml": "- hosts: all\n  name: \"all \\x1b[2J hosts\"\n  tasks: [{name: \"a\\x1b[31m \\u202eb\\nc\", command: d}, {name: käse 日本, command: d}]\n"}), Site: "site.yml"}).Playbooks[0]
+	for _, want := range []string{"description: all [2J hosts\n", "- name: a[31m b c\n", "- name: käse 日本\n"} {
+		if !strings.Contains(p.Text, want) {
+			t.Errorf("no %q in\n%s", want, p.Text)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"gopkg.in/yaml.v3"
@@ -126,6 +127,13 @@ func (t *draft) packageNames(n *yaml.Node) (any, *doubt) {
 	items := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
 		items = n.Content
+	} else if v, d := literal(n); d == nil {
+		if text, ok := v.(string); ok && strings.Contains(text, ",") {
+			items = nil
+			for name := range strings.SplitSeq(text, ",") {
+				items = append(items, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: strings.TrimSpace(name)})
+			}
+		}
 	}
 	var out []string
 	for _, item := range items {

@@ -138,7 +138,7 @@ func (c *converter) included(folder string, name *yaml.Node, stack []string) (st
 		return "", doubtf("%s is outside of the folder of the playbook", text)
 	}
 	if slices.Contains(stack, target) {
-		return "", unread(c.fail(stack[len(stack)-1], name.Line, name.Column, yamlread.Fault{Message: "this file includes itself by way of " + c.show(target)}))
+		return "", unread(c.fail(stack[len(stack)-1], name.Line, name.Column, yamlread.Fault{Message: "this file includes itself by way of " + c.show(target), Hint: "write the tasks of one of them in place of the include"}))
 	}
 	if len(stack) > maxDepth {
 		return "", unread(c.fail(stack[len(stack)-1], name.Line, name.Column, yamlread.Fault{Message: fmt.Sprintf("files include each other more than %d deep", maxDepth)}))
@@ -197,6 +197,9 @@ func (p *play) convert() error {
 		p.targets = text
 	}
 	p.besideTodos()
+	if err := p.configTodos(); err != nil {
+		return err
+	}
 	s := &scope{play: p}
 	s, err := p.playVars(s)
 	if err != nil {
@@ -212,7 +215,7 @@ func (p *play) convert() error {
 // playVars reads vars, vars_prompt and vars_files.
 func (p *play) playVars(s *scope) (*scope, error) {
 	if v := child(p.node, "vars"); v != nil {
-		s = s.with(vars(v, ofPlay))
+		s = s.with(p.ofPlay(p.file, v))
 	}
 	if v := child(p.node, "vars_prompt"); v != nil {
 		s = s.with(p.prompts(v))
@@ -242,9 +245,20 @@ func (p *play) playVars(s *scope) (*scope, error) {
 			p.blocked(p.file, n, "vars_files", &doubt{reason: p.show(file) + " is encrypted with Ansible Vault", instead: vaulted().instead})
 			continue
 		}
-		s = s.with(vars(root, ofPlay))
+		s = s.with(p.ofPlay(file, root))
 	}
 	return s, nil
+}
+
+// ofPlay returns the frame of vars of the play, with a todo for the settings of Ansible in it.
+func (p *play) ofPlay(file string, n *yaml.Node) frame {
+	f := vars(n, ofPlay)
+	for _, e := range entries(n) {
+		if d := (frame{e.key: f[e.key]}).login(); d != nil {
+			p.blocked(file, e.at, e.key, d)
+		}
+	}
+	return f
 }
 
 // keywords reads the keywords of a play as a whole.

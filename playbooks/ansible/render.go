@@ -157,7 +157,7 @@ func (s *step) fields(notify []string) fields {
 func (p *play) render(name string) string {
 	var b strings.Builder
 	writeComment(&b, "", p.comment)
-	b.WriteString("# From " + p.out.Source + ", by turnus import ansible.\n")
+	b.WriteString("# From " + printable(p.out.Source) + ", by turnus import ansible.\n")
 	var head fields
 	head.add("playbook", name)
 	if p.title != "" && slug(p.title) != p.title {

@@ -121,6 +121,11 @@ func (p *play) readRole(r *role, inh inherited) *doubt {
 		return d
 	}
 	r.defaults, r.vars = vars(defaults, ofDefaults), vars(own, ofRole)
+	for _, f := range []frame{r.defaults, r.vars, r.given, vars(r.params, ofParams)} {
+		if d := f.login(); d != nil {
+			return d
+		}
+	}
 	for _, name := range sortedKeys(r.given) {
 		if r.vars[name] != nil {
 			return doubtf("vars/main.yml of role %s also sets %s, and versions of Ansible differ in which one wins", r.name, name).hint("%s as a key of the role in place of vars", name)

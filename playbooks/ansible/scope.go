@@ -69,6 +69,19 @@ func vars(n *yaml.Node, of rank) frame {
 	return f
 }
 
+// login returns a doubt if one of the vars is a setting of Ansible, such as ansible_user: it
+// decides how tasks reach hosts, also if none of them reads it.
+func (f frame) login() *doubt {
+	for _, name := range sortedKeys(f) {
+		_, same := sameFacts[name]
+		_, words := spelledFacts[name]
+		if strings.HasPrefix(name, "ansible_") && !same && !words && nearFacts[name] == "" && name != "ansible_managed" && !slices.Contains(pythonVars, name) {
+			return doubtf("%s is a setting of Ansible, and belongs to the inventory", name).hint("%s in the inventory; then remove it here", name)
+		}
+	}
+	return nil
+}
+
 // find returns the innermost binding of the highest rank.
 func (s *scope) find(name string) (found *binding) {
 	for _, f := range slices.Backward(s.frames) {

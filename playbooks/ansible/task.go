@@ -3,6 +3,7 @@ package ansible
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -82,6 +83,9 @@ func (p *play) task(n *yaml.Node, inh inherited) (steps []*step, what string, d 
 	if !known {
 		return nil, module, noType(base(module), arg)
 	}
+	if own, ok := p.ownModule(module, inh); ok {
+		return nil, module, doubtf("%s is the module %s of this project, not that of Ansible", own, module)
+	}
 	t := &draft{step: &step{comment: comment(n)}, inherited: inh, node: n, module: base(module)}
 	if d = p.taskKeywords(t); d != nil {
 		return nil, module, d
@@ -110,6 +114,21 @@ func (p *play) task(n *yaml.Node, inh inherited) (steps []*step, what string, d 
 		p.registers[v.Value] = &register{step: t.step, uses: t.step.uses, loop: t.step.foreach != nil, when: t.step.when != "", place: place(p.show(inh.file), n.Line, n.Column)}
 	}
 	return []*step{t.step}, module, nil
+}
+
+// ownModule returns the file of a module that a folder library beside the playbook or the role has
+// in place of Ansible's.
+func (p *play) ownModule(module string, inh inherited) (string, bool) {
+	folders := []string{"library", path.Join(path.Dir(p.file), "library")}
+	if inh.role != nil {
+		folders = append(folders, path.Join(inh.role.folder, "library"))
+	}
+	for _, folder := range folders {
+		if file, ok := p.first(path.Join(folder, module+".py")); ok {
+			return p.show(file), true
+		}
+	}
+	return "", false
 }
 
 // title returns the name of a task, else the name of its result, else "".
@@ -162,7 +181,7 @@ func (p *play) debug(n *yaml.Node, inh inherited) *doubt {
 
 // stepName is a name for a step that no other has; "" stays "".
 func (p *play) stepName(text string) string {
-	text = strings.Join(strings.Fields(strings.NewReplacer(`"`, "", `\`, "").Replace(text)), " ")
+	text = printable(strings.NewReplacer(`"`, "", `\`, "").Replace(text))
 	if r := []rune(text); len(r) > 80 {
 		text = strings.TrimSpace(string(r[:80]))
 	}
@@ -188,8 +207,8 @@ func (p *play) taskKeywords(t *draft) *doubt {
 		inner.item = loop
 		t.scope = &inner
 	}
-	if n := child(t.node, "vars"); n != nil {
-		t.scope = t.scope.with(vars(n, ofTask))
+	if d := t.addVars(t.node, ofTask); d != nil {
+		return d
 	}
 	for _, e := range entries(t.node) {
 		if d := p.taskKeyword(t, e); d != nil {

@@ -175,7 +175,7 @@ var includes = map[string]bool{"include_tasks": true, "import_tasks": true, "inc
 // block converts the tasks of a block: they inherit its keywords.
 func (p *play) block(n *yaml.Node, inh inherited) error {
 	outer := inh
-	inh.addVars(n, ofTask)
+	inh.doubt = cmpDoubt(inh.doubt, inh.addVars(n, ofTask))
 	for _, e := range entries(n) {
 		inh.doubt = cmpDoubt(inh.doubt, inh.keyword(e))
 	}
@@ -223,10 +223,10 @@ func leaves(n *yaml.Node) (count int) {
 }
 
 // addVars adds the vars of a block or an include, which its conditions also read.
-func (inh *inherited) addVars(n *yaml.Node, of rank) {
-	if v := child(n, "vars"); v != nil {
-		inh.scope = inh.scope.with(vars(v, of))
-	}
+func (inh *inherited) addVars(n *yaml.Node, of rank) *doubt {
+	f := vars(child(n, "vars"), of)
+	inh.scope = inh.scope.with(f)
+	return f.login()
 }
 
 // keyword adds a keyword of a block or an include for the tasks in it.
@@ -332,10 +332,12 @@ func (p *play) include(n *yaml.Node, module string, arg *yaml.Node, inh inherite
 
 func (p *play) includeKeywords(n *yaml.Node, module string, inh *inherited) *doubt {
 	dynamic := strings.HasPrefix(base(module), "include")
+	of := ofTask
 	if dynamic {
-		inh.addVars(n, ofInclude)
-	} else {
-		inh.addVars(n, ofTask)
+		of = ofInclude
+	}
+	if d := inh.addVars(n, of); d != nil {
+		return d
 	}
 	if inh.role != nil && strings.HasSuffix(base(module), "_role") { // params of the role around it win
 		inh.scope = inh.scope.with(vars(inh.role.params, ofInclude))
