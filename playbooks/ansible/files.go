@@ -137,6 +137,9 @@ func copyFile(t *draft) *doubt {
 			return doubtf("content that is not a text has no equivalent")
 		}
 		text, _, d := t.text("content")
+		if d == nil && strings.HasSuffix(dest, "/") {
+			d = doubtf("content with the folder %s fails in Ansible", clip(dest))
+		}
 		if d != nil {
 			return d
 		}

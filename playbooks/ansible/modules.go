@@ -138,6 +138,9 @@ func (t *draft) commandText() (string, *doubt) {
 		return t.commandLine(strings.TrimSpace(*t.args.free))
 	}
 	if argv := t.args.node("argv"); argv != nil {
+		if argv.Kind != yaml.SequenceNode {
+			return "", doubtf("argv is not a list of words")
+		}
 		var items []string
 		for _, n := range argv.Content {
 			v, d := scalar(n)

@@ -163,7 +163,7 @@ func (l *line) command(words []string, allowed func(string) bool) (string, *doub
 	out := make([]string, len(words))
 	for i, word := range words {
 		plain := holder().ReplaceAllString(word, "")
-		if expands(plain) {
+		if expands(plain) || plain != word && strings.Contains(plain, "$") {
 			return "", doubtf("%s is expanded by Ansible", clip(plain)).hint("uses: command, whose line is given to a shell")
 		}
 		if holder().MatchString(word) {
@@ -276,13 +276,17 @@ func codeDoubt(before []string, word string) *doubt {
 var (
 	// Places of an expression where a variable means something else than its value.
 	odd = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?:^|[\s;|&(])\w*[\x{E000}-\x{F8FF}][\w\x{E000}-\x{F8FF}]*(?:\+?=|\s*\()|[\x{E000}-\x{F8FF}][<>]|\b(?:for|select|function)\s+[\x{E000}-\x{F8FF}]|[$\\][\x{E000}-\x{F8FF}]`)
+		return regexp.MustCompile(`(?:^|[\s;|&(])\w*[\x{E000}-\x{F8FF}][\w\x{E000}-\x{F8FF}]*(?:\+?=|\s*\()|[\x{E000}-\x{F8FF}][<>]|\b(?:for|select|function)\s+[\x{E000}-\x{F8FF}]|[$\\~][\x{E000}-\x{F8FF}]`)
 	})
 	// Parts of the shell's language that the import does not follow.
 	unknown = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile("<<|`|\\(\\(|\\[\\[(?:[^:]|$)|\\$\\{[^}]*[\\x{E000}-\\x{F8FF}]|\\besac\\b")
 	})
-	breaks  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("[;|&\n]+|\\$?\\(|\\)") })
+	breaks = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("[;|&\n]+|\\$?\\(|\\)") })
+	// A program that reads its input as code, behind a pipe.
+	piped = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\|\s*(?:sudo\s+(?:-\S+\s+)*)?(?:\S*/)?((?:ba|da|a|k|z)?sh|python[0-9.]*|perl|ruby|php|node|psql|mysql|mariadb|crontab|at|ssh)(?:\s|$)`)
+	})
 	assigns = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_]\w*=`) })
 )
 
@@ -297,6 +301,9 @@ func (t *draft) shellText(text string) (string, *doubt) {
 	if m := unknown().FindString(flat); m != "" {
 		return "", doubtf("the command has %s, and the import does not know how a shell reads the expressions in it", clip(holder().ReplaceAllString(m, "{{ }}"))).
 			hint("env: for the values, and \"$VALUE\" in run")
+	}
+	if m := piped().FindStringSubmatch(flat); m != nil {
+		return "", doubtf("%s reads its input as code, and a value of an expression may be in it", m[1]).hint("uses: script, with the values as args")
 	}
 	if odd().MatchString(flat) {
 		return "", doubtf("an expression is a part of the shell's language, not a value").hint("env: for the values, and \"$VALUE\" in run")
