@@ -420,6 +420,12 @@ func (s *scope) test(n *node) (term, *doubt) {
 	if n.name != "defined" && n.name != "undefined" {
 		return t, doubtf("the test %s has no equivalent", n.name)
 	}
+	if of := n.args[0]; of.op == "attr" && of.name == "skipped" && strings.HasSuffix(t.text, `"skipped"`) { // only a skipped task has it
+		if n.name == "undefined" {
+			t.text = strings.Replace(t.text, "==", "!=", 1)
+		}
+		return t, nil
+	}
 	sign := map[string]string{"defined": "!=", "undefined": "=="}[n.name]
 	switch {
 	case t.missing != "":

@@ -94,6 +94,7 @@ func TestPlaysBecomePlaybooks(t *testing.T) {
 		"defined":          {play: "hosts: all\ntasks: [{command: x, when: zone is defined}]", hosts: someHosts, want: "when: host.vars.zone != nil"},
 		"undefined":        {play: "hosts: all\ntasks: [{command: x, when: nowhere is not defined}]", hosts: someHosts, want: "steps:\n  - uses: command\n    with:\n"},
 		"default":          {play: "hosts: all\ntasks: [{shell: 'x {{ zone | default(\"c\") }}'}]", hosts: someHosts, want: `VAR_ZONE: ${{ host.vars.zone ?? "c" }}`},
+		"skipped defined":  {play: "hosts: all\ntasks: [{command: a, register: s, when: 1 == 2 or zone is defined}, {command: b, when: s.skipped is defined}, {command: c, when: s.skipped is not defined}]", hosts: someHosts, want: "when: steps.s.outcome == \"skipped\"\n    with:\n      run: b\n\n  - uses: command\n    when: '!(steps.s.outcome == \"skipped\")'"},
 		"not everywhere":   {play: "hosts: all\ntasks: [{command: x, when: zone == 'a'}]", hosts: someHosts, want: "reason: host.vars.zone is not defined on every host"},
 		"mixed types":      {play: "hosts: all\ntasks: [{command: x, when: port == '80'}]", hosts: someHosts, want: "reason: the types of host.vars.port and \"80\" are not known to be the same"},
 		"managed":          {play: "hosts: all\ntasks: [{copy: {content: '# {{ ansible_managed }}', dest: /etc/a}}]", hosts: someHosts, want: "content: '# ${{ \"Ansible managed\" }}'"},
