@@ -345,10 +345,8 @@ func (k *checker) note(n *ast.IdentifierNode) {
 		switch k.ends[n] {
 		case "":
 			r.results[k.bases[n]] = true
-		case "exit_code":
-			r.ends[k.bases[n]] = true
 		default:
-			r.ends[k.bases[n]] = r.ends[k.bases[n]]
+			r.ends[k.bases[n]] = r.ends[k.bases[n]] || k.ends[n] == "exit_code"
 		}
 	case "run":
 		r.run = true

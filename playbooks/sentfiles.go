@@ -99,7 +99,7 @@ func (k *paramCheck) folderTemplates(with *value) {
 		}
 		info, err := root.Stat(filepath.FromSlash(name))
 		if err != nil || !info.Mode().IsRegular() || info.Size() > min(*k.room, templates.Most) {
-			return nil // a run refuses it
+			return nil //nolint:nilerr // a run refuses it
 		}
 		*k.room -= info.Size()
 		if err := parseTemplate(k.folder, name, filepath.Join(k.folder, filepath.FromSlash(name))); err != nil {
