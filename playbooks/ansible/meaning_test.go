@@ -269,3 +269,13 @@ func TestNamesArePrintable(t *testing.T) {
 		}
 	}
 }
+
+// Ansible fails where a number is not defined; string(nil) would be a text.
+func TestNumbersThatAreMissing(t *testing.T) {
+	t.Parallel()
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  vars: {users: [{name: a, uid: 1}, {name: b}]}\n  tasks: [{command: CASE, loop: '{{ users }}'}]\n"}, nil, map[string]string{
+		"'a {{ item.name }}'":             "",
+		"'a {{ item.uid }}'":              "item.uid is not defined everywhere",
+		"'a {{ item.uid | default(0) }}'": "",
+	})
+}

@@ -144,6 +144,9 @@ func (t term) asText() (string, *doubt) {
 	if t.kinds == kindText {
 		return t.in(precTight), nil
 	}
+	if t.optional { // string(nil) would be a text
+		return "", doubtf("%s is not defined everywhere", t.text).hint("default(%s, …)", t.text)
+	}
 	return "string(" + t.text + ")", nil
 }
 
