@@ -279,3 +279,18 @@ func TestNumbersThatAreMissing(t *testing.T) {
 		"'a {{ item.uid | default(0) }}'": "",
 	})
 }
+
+// Ansible expands variables of the environment and ~ in paths, and Turnus takes them as they are.
+func TestPathsThatAnsibleExpands(t *testing.T) {
+	t.Parallel()
+	const creates = "creates with a relative path has no equivalent"
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  vars: {home: /home/$USER}\n  tasks: [CASE]\n"}, nil, map[string]string{
+		"file: {path: /home/$USER/x, state: directory}":    "/home/$USER/x is not an absolute path",
+		"file: {path: '{{ home }}/x', state: directory}":   "${{ vars.home }}/x is not an absolute path",
+		"lineinfile: {path: '/home/${USER}/x', line: a}":   "/home/${USER}/x is not an absolute path",
+		"{command: a, args: {chdir: '~/x'}}":               "chdir with a relative path has no equivalent",
+		"{command: a, args: {chdir: /x, creates: /x/$A}}":  creates,
+		"{command: a, args: {chdir: /x, creates: '/x/$'}}": creates,
+		"file: {path: /home/x, state: directory}":          "",
+	})
+}

@@ -89,16 +89,13 @@ func (t *draft) noEnvironment() *doubt {
 
 // guards translates chdir, creates, removes and stdin.
 func (t *draft) guards() *doubt {
-	if d := t.pass("chdir", "chdir"); d != nil {
-		return d
-	}
-	for _, key := range []string{"creates", "removes"} {
+	for _, key := range []string{"chdir", "creates", "removes"} {
 		text, ok, d := t.text(key)
 		switch {
 		case d != nil:
 			return d
 		case !ok:
-		case strings.ContainsAny(text, "*?["):
+		case key != "chdir" && strings.ContainsAny(text, "*?["):
 			return doubtf("%s with a pattern has no equivalent", key)
 		case !t.scope.absolute(t.args.node(key).Value):
 			return doubtf("%s with a relative path has no equivalent", key).hint("an absolute path")

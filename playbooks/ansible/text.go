@@ -1,6 +1,7 @@
 package ansible
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -111,11 +112,17 @@ func joined(parts []part) (term, *doubt) {
 	return term{text: strings.Join(words, " + "), prec: precLoose, kinds: kindText, vals: vals, known: known, parts: parts}, nil
 }
 
-// absolute reports whether a text may be an absolute path: what is known of its begin is a slash.
+// absolute reports whether a text may be an absolute path: what is known of its begin is a slash,
+// and Ansible expands no variable in it.
 func (s *scope) absolute(text string) bool {
 	parts, d := s.parts(text)
 	if d != nil || len(parts) == 0 {
 		return false
+	}
+	for _, p := range parts {
+		if environ().MatchString(p.text) || strings.HasSuffix(p.text, "$") || p.expr != nil && slices.ContainsFunc(p.expr.vals, func(v any) bool { return environ().MatchString(shown(v)) }) {
+			return false
+		}
 	}
 	if parts[0].expr == nil {
 		return strings.HasPrefix(parts[0].text, "/")
