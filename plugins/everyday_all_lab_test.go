@@ -342,8 +342,7 @@ used=$(df -k --output=used $d | tail -n 1); mount -o remount,size=$((used + 8))k
 cat /dev/zero >$d/.filler 2>/dev/null; true`)
 	defer lab(t, l.m, "umount "+s.disk)
 	was := state()
-	silent := s.uses == "sysctl" || s.uses == "cron" // the cause is not printed there
-	if got, _ := l.call(t, s, false, false); !got.Failed || !silent && !strings.Contains(got.Reason, "df -h") {
+	if got, _ := l.call(t, s, false, false); !got.Failed || !strings.Contains(got.Reason, "df -h") {
 		t.Errorf("on a full disk: %+v; %q became %q", got, was, state())
 	}
 	lab(t, l.m, "rm "+s.disk+"/.filler; mount -o remount,size=64m "+s.disk)
