@@ -105,6 +105,11 @@ func (p *Playbook) Calls() []Step {
 	return slices.Concat(p.Steps, p.Handlers)
 }
 
+// Handler returns the index of the handler with a name; -1 if the playbook has none.
+func (p *Playbook) Handler(name string) int {
+	return slices.IndexFunc(p.Handlers, func(h Step) bool { return h.Name == name })
+}
+
 // Notifiable returns the names of the handlers that a step notifies, in their order.
 func (p *Playbook) Notifiable() []string {
 	var names []string

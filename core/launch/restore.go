@@ -76,6 +76,23 @@ func (r *Restorer) Restore(snap, run []byte) (*Launch, error) {
 	return l, nil
 }
 
+// HandlerPlace returns where the playbook of a snapshot has a handler, as file:line. It returns ""
+// for one that it has not, and for a snapshot that cannot be read.
+func (r *Restorer) HandlerPlace(snap []byte, name string) string {
+	s, err := snapshot.Decode(snap)
+	if err != nil {
+		return ""
+	}
+	p, err := r.playbook(&s)
+	if err != nil {
+		return ""
+	}
+	if i := p.Handler(name); i >= 0 {
+		return p.Handlers[i].Place()
+	}
+	return ""
+}
+
 // playbook is the playbook of a snapshot, which launches share and do not change.
 func (r *Restorer) playbook(s *snapshot.Snapshot) (*playbooks.Playbook, error) {
 	text, err := json.Marshal([]any{s.File, s.Source, s.Included, s.Vars})

@@ -153,7 +153,9 @@ func (c *Conductor) Drive(ctx context.Context, p *Part) (runview.Report, error) 
 	if err != nil { // the results that came are reported all the same
 		c.con.Message(fmt.Sprintf("%s: %v", p.Launch.Playbook.Name, err))
 	}
-	return c.report(p, status), nil
+	r := c.report(p, status)
+	r.Removed = c.removed(context.WithoutCancel(ctx), p, r.Results)
+	return r, nil
 }
 
 func (p *Part) last(c *Conductor) queue.Status { return core.Locked(&c.mu, &p.status) }
@@ -459,7 +461,7 @@ func (c *Conductor) report(p *Part, s queue.Status) runview.Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := runview.Report{
-		Run: p.Launch.Run.ID, Playbook: p.Launch.Playbook.Name, Phase: string(s.Phase), Reason: s.Reason.Text(), Total: len(p.Launch.Hosts),
+		Run: p.Launch.Run.ID, Playbook: p.Launch.Playbook.Name, File: p.Launch.Playbook.File, Phase: string(s.Phase), Reason: s.Reason.Text(), Total: len(p.Launch.Hosts),
 		Outcomes: map[core.Outcome]int{}, Started: p.started.UTC(), Took: core.InSeconds(time.Since(p.started)), Results: []api.Result{},
 		Unrecorded: c.record.folder == "", Check: p.Launch.Snapshot.Check, NoWindow: p.Launch.NoWindow,
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/encrypted"
@@ -40,6 +42,34 @@ func (q *savingQueue) Save(ctx context.Context, s queue.Save) error {
 		return fmt.Errorf("record pending handlers: %w", err)
 	}
 	return nil
+}
+
+// removed returns the pending handlers that the playbook no longer has, with the file:line where an
+// earlier run had them; "" if no record has it.
+func (c *Conductor) removed(ctx context.Context, p *Part, results []api.Result) map[string]string {
+	places, read := map[string]string{}, map[[2]string]bool{}
+	record, books := core.Locked(&c.mu, &c.record), &launch.Restorer{Types: c.types}
+	for _, res := range results {
+		if res.Handlers == nil {
+			continue
+		}
+		for _, name := range res.Handlers.Pending {
+			if p.Launch.Playbook.Handler(name) >= 0 {
+				continue
+			}
+			places[name] += ""
+			for _, run := range res.Handlers.From {
+				if places[name] != "" || read[[2]string{run, name}] {
+					continue
+				}
+				read[[2]string{run, name}] = true
+				if m, err := record.Ledger.Material(ctx, run); err == nil {
+					places[name] = books.HandlerPlace(m.Snapshot, name)
+				}
+			}
+		}
+	}
+	return places
 }
 
 // oldHandlers is the folder in which versions without a record kept pending handlers: a file for

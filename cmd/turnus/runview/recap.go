@@ -41,7 +41,12 @@ type Report struct {
 	Handlers int                  `json:"pending_handlers,omitempty"` // of all hosts, left to the next run
 	NoWindow []launch.NoWindow    `json:"no_window,omitempty"`        // hosts left out by --skip-no-window
 
+	// Removed are pending handlers that the playbook no longer has, with the file:line where an
+	// earlier run had them; "" if it is not known.
+	Removed map[string]string `json:"-"`
+
 	Kind       string `json:"-"` // as api.Run has it
+	File       string `json:"-"` // of the playbook; "" is a run of a server
 	Unrecorded bool   `json:"-"` // it was run by this process, and is in no record
 }
 
@@ -110,6 +115,9 @@ func withCode(results []api.Result, code core.ReasonCode) (n int) {
 
 // writePending prints the handlers that hosts still need.
 func writePending(con *console.Console, w io.Writer, r Report) {
+	if r.Handlers == 0 {
+		return
+	}
 	hosts := map[string][]string{}
 	for _, res := range r.Results {
 		if res.Handlers != nil {
@@ -118,21 +126,37 @@ func writePending(con *console.Console, w io.Writer, r Report) {
 			}
 		}
 	}
-	if r.Handlers == 0 {
-		return
-	}
 	if len(hosts) == 0 { // of a run on a server
 		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus hosts handlers ls --run %s\n\n", con.Paint(console.Yellow, core.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
 		return
 	}
+	kept := 0
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		fmt.Fprintf(w, "%s %s on %s: %s\n", con.Paint(console.Yellow, "pending handler"), console.Printable(name), core.Plural(len(hosts[name]), "host"), FoldHosts(hosts[name], 160))
+		if place, gone := r.Removed[name]; gone {
+			fmt.Fprintln(w, removedText(r, name, place))
+		} else {
+			kept++
+		}
 	}
-	if r.Unrecorded {
-		fmt.Fprintf(w, "  the run is not recorded, so no later run knows them: do by hand what they do\n\n")
-		return
+	switch {
+	case r.Unrecorded:
+		fmt.Fprintln(w, "  the run is not recorded, so no later run knows them: do by hand what they do")
+	case kept > 0:
+		fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus hosts handlers ls --local lists them, turnus hosts handlers drop %s --local forgets them\n", r.Playbook, r.Playbook)
 	}
-	fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus hosts handlers ls --local lists them, turnus hosts handlers drop %s --local forgets them\n\n", r.Playbook, r.Playbook)
+	fmt.Fprintln(w)
+}
+
+// removedText is what to do about a pending handler that no run can call any more.
+func removedText(r Report, name, place string) string {
+	was := ""
+	if place != "" {
+		was = "; an earlier run had it at " + place
+	}
+	name = console.Printable(name)
+	return fmt.Sprintf("  %s no longer has it%s, so no run calls it: add it again and run the playbook, or do by hand what it does "+
+		"and forget it: turnus hosts handlers drop %s --handler %s --local", console.Printable(r.File), console.Printable(was), r.Playbook, name)
 }
 
 // outputGroup is hosts whose step printed the same.
