@@ -4,7 +4,7 @@ import "time"
 
 // PendingHandler is a handler that has to run on a host: a step that notifies it changed the host,
 // or may have, and the handler has not succeeded since. The playbook's next run on the host runs
-// it.
+// it, except if it is removed.
 type PendingHandler struct {
 	Tenant   string    `json:"tenant,omitempty" doc:"of the run"`
 	Playbook string    `json:"playbook"`
@@ -12,6 +12,8 @@ type PendingHandler struct {
 	Handler  string    `json:"handler"`
 	Run      string    `json:"run" doc:"that left it pending"`
 	Since    time.Time `json:"since"`
+	Removed  bool      `json:"removed,omitempty" doc:"the playbook no longer has it, so no run calls it"`
+	At       string    `json:"at,omitempty" doc:"file:line where the run had it, if it is removed"`
 }
 
 // DropHandlers forgets pending handlers of a playbook.

@@ -29,14 +29,14 @@ func TestPagesShowWhatARunLeaves(t *testing.T) {
 	run.Handlers, run.MayHaveBegun = 3, 9
 	o.set("GET /v1/runs/r0", run)
 	o.set("GET /v1/runs/r0/jobs", map[string]any{"items": []api.Job{{Run: "r0", Index: 4, Host: "db4", State: core.Pending}}, "next": "x"})
-	o.set("GET /v1/handlers", map[string]any{"items": []api.PendingHandler{{Playbook: "shop", Host: "web1", Handler: hostile, Run: "r0", Since: since}}, "next": "x"})
+	o.set("GET /v1/handlers", map[string]any{"items": []api.PendingHandler{{Playbook: "shop", Host: "web1", Handler: hostile, Run: "r0", Since: since, Removed: true, At: "shop.yaml:6" + hostile}}, "next": "x"})
 	_, text = v.get("/runs/r0")
-	has(t, "a run", text, "<dt>Pending handlers</dt><dd>3: ", `on <a href="/hosts/web1#handlers">web1</a>, and others, which`, "turnus hosts handlers ls --run r0",
+	has(t, "a run", text, "<dt>Pending handlers</dt><dd>3: ", `(removed: no run calls it) on <a href="/hosts/web1#handlers">web1</a>, and others, which`, "turnus hosts handlers ls --run r0",
 		"<dt>May have been touched</dt>", `<a href="/runs/r0/hosts/4">db4</a> and others: <code>turnus runs show r0<`)
 	has(t, "a run", text, "&lt;script&gt;")
 	lacks(t, "a run", text, "<script>", "<img src=x", `" onmouseover`)
 	_, text = v.get("/hosts/web1")
-	has(t, "a host", text, `id="handlers">Pending handlers</h2>`, `<td><a href="/runs/r0">shop</a></td><td><time datetime="2026-12-05T22:00:00Z">`, "turnus hosts handlers ls --host web1")
+	has(t, "a host", text, `id="handlers">Pending handlers</h2>`, `<td><a href="/runs/r0">shop</a></td><td><time datetime="2026-12-05T22:00:00Z">`, "turnus hosts handlers ls --host web1", "removed, was at shop.yaml:6", "turnus hosts handlers drop shop --handler")
 	harmless(t, "a host", text)
 
 	o.set("GET /v1/handlers", api.Problem{Status: 503, Detail: "the ledger is away"})

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 )
 
@@ -32,7 +33,9 @@ func (s *Server) listHandlers(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return listOf(handlersOf(all), next), nil
+	items := handlersOf(all)
+	s.markRemoved(ctx, items)
+	return listOf(items, next), nil
 }
 
 func (s *Server) dropHandlers(ctx context.Context, by caller, in *struct{ Body api.DropHandlers }) (*body[api.DroppedHandlers], error) {
@@ -49,4 +52,26 @@ func handlersOf(all []ledger.PendingHandler) []api.PendingHandler {
 		items[i] = api.PendingHandler{Tenant: h.Tenant, Playbook: h.Playbook, Host: h.Host, Handler: h.Handler, Run: h.Run, Since: h.Since}
 	}
 	return items
+}
+
+// markRemoved notes which handlers the project no longer has, and where they were. A server without
+// a project does not know.
+func (s *Server) markRemoved(ctx context.Context, items []api.PendingHandler) {
+	set := s.cfg.Catalog.Set()
+	if set == nil {
+		return
+	}
+	books, snapshots := &launch.Restorer{Types: s.cfg.Types}, map[string][]byte{}
+	for i := range items {
+		h := &items[i]
+		if p, ok := set.Playbook(h.Playbook); ok && p.Tenant == h.Tenant && p.Handler(h.Handler) >= 0 {
+			continue
+		}
+		h.Removed = true
+		if _, read := snapshots[h.Run]; !read {
+			m, _ := s.cfg.Ledger.Material(ctx, h.Run) // without it the place is not known
+			snapshots[h.Run] = m.Snapshot
+		}
+		h.At = books.HandlerPlace(snapshots[h.Run], h.Handler)
+	}
 }

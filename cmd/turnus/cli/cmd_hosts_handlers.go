@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -68,6 +69,13 @@ func (a *app) listHandlers(all []api.PendingHandler) error {
 		cells = append(cells, []string{console.Printable(h.Playbook), console.Printable(h.Host), console.Printable(h.Handler), console.LocalTime(h.Since), h.Run})
 	}
 	console.Table(a.Out, cells)
+	said := map[string]bool{}
+	for _, h := range all {
+		if text := runview.RemovedText("playbook "+h.Playbook, h.Playbook, h.Handler, h.At, ""); h.Removed && !said[text] {
+			said[text] = true
+			fmt.Fprintf(a.Out, "%s: %s\n", console.Printable(h.Handler), text)
+		}
+	}
 	return nil
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/playbooks/ansible"
@@ -49,7 +48,7 @@ replaced. Exit code 2: something is left for you to write.`,
 
 func (a *app) importAnsible(ctx context.Context, site, into, hosts string) error {
 	if st, err := os.Stat(site); err == nil && st.IsDir() {
-		return console.Invalid("%s is a folder\nhint: turnus import ansible %s", console.Printable(site), console.Printable(help.Quote(filepath.Join(site, "site.yml"))))
+		return console.Invalid("%s is a folder\nhint: turnus import ansible %s", console.Printable(site), console.Printable(console.Quote(filepath.Join(site, "site.yml"))))
 	}
 	o := ansible.Options{Site: filepath.Base(site), Shown: filepath.ToSlash(filepath.Dir(site))}
 	root, err := os.OpenRoot(filepath.Dir(site))
@@ -88,7 +87,7 @@ func (a *app) importAnsible(ctx context.Context, site, into, hosts string) error
 	}
 	r := importReportOf(result, written)
 	if hosts == "" {
-		r.hint = "with the inventory more is converted: turnus import ansible " + help.Quote(site) + " --inventory INVENTORY --into NEW-FOLDER"
+		r.hint = "with the inventory more is converted: turnus import ansible " + console.Quote(site) + " --inventory INVENTORY --into NEW-FOLDER"
 	}
 	return a.reportImport(r)
 }

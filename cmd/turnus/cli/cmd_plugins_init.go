@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/plugins/scaffold"
 )
@@ -51,7 +50,7 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 			for _, f := range files {
 				fmt.Fprintln(a.Out, filepath.Join(o.Dir, f))
 			}
-			a.Message("next: cat " + help.Quote(filepath.Join(o.Dir, "README.md")) + "   # the commands that test and install it")
+			a.Message("next: cat " + console.Quote(filepath.Join(o.Dir, "README.md")) + "   # the commands that test and install it")
 			if o.Lang == "go" && o.SDK != "" {
 				a.Message("the plugin builds against the SDK in " + o.SDK + "; go.mod shows how to build against a release")
 			}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/planview"
 	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/client"
@@ -46,7 +45,7 @@ func (f *windowFlags) addFiles(c *cobra.Command) {
 // load reads the definitions and finds the set.
 func (f *windowFlags) load(name string) (*windows.Definitions, *time.Location, error) {
 	if len(f.files) == 0 {
-		return nil, nil, console.Invalid("no file with window sets is given\nhint: -f windows.yaml; of a server: turnus windows explain %s --need 1h, or turnus windows calendar", help.Quote(name))
+		return nil, nil, console.Invalid("no file with window sets is given\nhint: -f windows.yaml; of a server: turnus windows explain %s --need 1h, or turnus windows calendar", console.Quote(name))
 	}
 	defs, err := windows.Load(f.files...)
 	if err != nil {

@@ -59,7 +59,7 @@ func commandHint(cmd *cobra.Command, args []string) string {
 		return habit
 	}
 	if cmd.Name() == "cron" && (len(strings.Fields(args[0])) > 1 || len(args) > 4) {
-		return cmd.CommandPath() + " describe " + Quote(strings.Join(args, " ")) + " explains it; next lists its fire times"
+		return cmd.CommandPath() + " describe " + console.Quote(strings.Join(args, " ")) + " explains it; next lists its fire times"
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
@@ -68,17 +68,9 @@ func commandHint(cmd *cobra.Command, args []string) string {
 		return cmd.CommandPath() + " --help lists what there is"
 	}
 	if slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"-m", "-a", "--module-name", "--args"}, arg) }) {
-		return fmt.Sprintf("one command on hosts: turnus exec %s -i INVENTORY -- COMMAND", Quote(args[0]))
+		return fmt.Sprintf("one command on hosts: turnus exec %s -i INVENTORY -- COMMAND", console.Quote(args[0]))
 	}
 	return "turnus --help lists what there is"
-}
-
-// Quote returns an argument as a shell takes it.
-func Quote(arg string) string {
-	if strings.ContainsAny(arg, " *?[]!&;$|<>()'\"\\") {
-		return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-	}
-	return arg
 }
 
 // ansibleCommands returns commands of Ansible that people type, with what to type here. The words

@@ -127,14 +127,18 @@ func writePending(con *console.Console, w io.Writer, r Report) {
 		}
 	}
 	if len(hosts) == 0 { // of a run on a server
-		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus hosts handlers ls --run %s\n\n", con.Paint(console.Yellow, core.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
+		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus hosts handlers ls --run %s\n", con.Paint(console.Yellow, core.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
+		for _, name := range slices.Sorted(maps.Keys(r.Removed)) {
+			fmt.Fprintf(w, "  except %s: %s\n", console.Printable(name), RemovedText("playbook "+r.Playbook, r.Playbook, name, r.Removed[name], ""))
+		}
+		fmt.Fprintln(w)
 		return
 	}
 	kept := 0
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		fmt.Fprintf(w, "%s %s on %s: %s\n", con.Paint(console.Yellow, "pending handler"), console.Printable(name), core.Plural(len(hosts[name]), "host"), FoldHosts(hosts[name], 160))
 		if place, gone := r.Removed[name]; gone {
-			fmt.Fprintln(w, removedText(r, name, place))
+			fmt.Fprintln(w, "  "+RemovedText(r.File, r.Playbook, name, place, " --local"))
 		} else {
 			kept++
 		}
@@ -148,15 +152,14 @@ func writePending(con *console.Console, w io.Writer, r Report) {
 	fmt.Fprintln(w)
 }
 
-// removedText is what to do about a pending handler that no run can call any more.
-func removedText(r Report, name, place string) string {
-	was := ""
+// RemovedText explains a pending handler that no run can call. subject is a playbook or its file,
+// place the file:line where a run had the handler, if known. flags are those of the command.
+func RemovedText(subject, playbook, handler, place, flags string) string {
 	if place != "" {
-		was = "; an earlier run had it at " + place
+		place = "; a run had it at " + place
 	}
-	name = console.Printable(name)
-	return fmt.Sprintf("  %s no longer has it%s, so no run calls it: add it again and run the playbook, or do by hand what it does "+
-		"and forget it: turnus hosts handlers drop %s --handler %s --local", console.Printable(r.File), console.Printable(was), r.Playbook, name)
+	return console.Printable(fmt.Sprintf("%s no longer has it%s, so no run calls it: add it again and run the playbook, or do by hand what it does and forget it: "+
+		"turnus hosts handlers drop %s --handler %s%s", subject, place, playbook, console.Quote(handler), flags))
 }
 
 // outputGroup is hosts whose step printed the same.

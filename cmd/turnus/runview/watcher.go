@@ -288,6 +288,11 @@ func (w *watcher) finish(ctx context.Context, run api.Run) error {
 		Exit: exitOfRun(run), Started: run.Created, Run: run.ID, Kind: run.Kind, Playbook: run.Playbook, Check: run.Check, Phase: string(run.Phase), Reason: run.Reason, Total: run.Total, Outcomes: run.Outcomes,
 		Took: core.InSeconds(run.Ended.Sub(run.Created)), Results: ResultsOf(jobs), Handlers: run.Handlers,
 	}
+	if run.Handlers > 0 {
+		if pending, err := w.c.Handlers(ctx, client.HandlerFilter{Run: run.ID}, client.Page{Limit: outputsMost}); err == nil { // without them the recap has their number
+			r.Removed = removedOf(pending.Items)
+		}
+	}
 	if !run.Complete() {
 		r.Took = core.InSeconds(time.Since(run.Created))
 	}
@@ -301,6 +306,17 @@ func (w *watcher) finish(ctx context.Context, run api.Run) error {
 		WriteNext(w.con, r, "")
 	}
 	return nil
+}
+
+// removedOf is Report.Removed of handlers that a server lists.
+func removedOf(pending []api.PendingHandler) map[string]string {
+	places := map[string]string{}
+	for _, h := range pending {
+		if h.Removed {
+			places[h.Handler] = h.At
+		}
+	}
+	return places
 }
 
 // withSteps fetches each job singly, a few at the same time.
