@@ -1,7 +1,9 @@
 package pages
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -105,21 +107,31 @@ func launchOf(p api.Playbook, sent url.Values) (api.NewRun, error) {
 		}
 		n.MaxInFlight = most
 	}
-	for _, param := range p.Params {
-		text := sent.Get(fieldParam + param.Name)
-		if text == "" {
-			continue
-		}
+	for _, name := range paramsOf(sent) {
 		if n.Params == nil {
 			n.Params = map[string]any{}
 		}
-		if param.Type == "list" {
-			n.Params[param.Name] = lines(text)
-		} else {
-			n.Params[param.Name] = text
+		text := sent.Get(fieldParam + name)
+		n.Params[name] = text
+		isList := func(param api.Param) bool { return param.Name == name && param.Type == "list" }
+		var list []any
+		_ = json.Unmarshal([]byte(text), &list)
+		if list == nil && slices.ContainsFunc(p.Params, isList) { // else it is a list as -e has it
+			n.Params[name] = lines(text)
 		}
 	}
 	return n, nil
+}
+
+// paramsOf returns the sorted names of the params that have a value. A form that is older than the
+// playbook may have others than the playbook: the API refuses them.
+func paramsOf(sent url.Values) (names []string) {
+	for _, field := range slices.Sorted(maps.Keys(sent)) {
+		if name, is := strings.CutPrefix(field, fieldParam); is && sent.Get(field) != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // words are texts between commas and blanks.
@@ -164,10 +176,10 @@ func previewQuery(values string) string {
 type input struct{ Name, Value string }
 
 // inputs are the values of a launch form, in a stable order.
-func inputs(p api.Playbook, sent url.Values) (all []input) {
+func inputs(sent url.Values) (all []input) {
 	names := []string{fieldLimit, fieldTags, fieldSkipTags, fieldInFlight, fieldCheck, fieldFourEyes}
-	for _, param := range p.Params {
-		names = append(names, fieldParam+param.Name)
+	for _, name := range paramsOf(sent) {
+		names = append(names, fieldParam+name)
 	}
 	for _, name := range names {
 		if value := sent.Get(name); value != "" {

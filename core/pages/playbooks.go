@@ -89,7 +89,7 @@ func (view *playbookView) plan(ctx context.Context, v visit, sent url.Values) in
 		status, _ := statusOf(err)
 		return status
 	}
-	view.Plan, view.Preview = &plan, previewOf("/playbooks/"+url.PathEscape(view.Playbook.Name)+"/launch", "Launch on ", plan, inputs(view.Playbook, sent))
+	view.Plan, view.Preview = &plan, previewOf("/playbooks/"+url.PathEscape(view.Playbook.Name)+"/launch", "Launch on ", plan, inputs(sent))
 	view.Preview.Reason = sent.Get(fieldReason)
 	return http.StatusOK
 }
@@ -142,7 +142,7 @@ func (p *Pages) launch(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 	default:
 		to := "/runs/" + url.PathEscape(run.ID)
-		if query := (url.Values{"launch": {realLaunch(inputs(view.Playbook, sent))}}).Encode(); n.Check && len(query) <= longestAddress {
+		if query := (url.Values{"launch": {realLaunch(inputs(sent))}}).Encode(); n.Check && len(query) <= longestAddress {
 			to += "?" + query
 		}
 		http.Redirect(w, r, to, http.StatusSeeOther)

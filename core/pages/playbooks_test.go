@@ -53,7 +53,7 @@ func TestLaunchForm(t *testing.T) {
 func TestWhatAFormLaunches(t *testing.T) {
 	p := shop(t)
 	sent := url.Values{
-		"param.release": {"12"}, "param.force": {"true"}, "param.names": {"x\r\n\r\ny, z\r\n"}, "param.db": {"shop.db"}, "param.unknown": {"x"},
+		"param.release": {"12"}, "param.force": {"true"}, "param.names": {"x\r\n\r\ny, z\r\n"}, "param.db": {"shop.db"}, "param.gone": {"x"},
 		"limit": {"web*, db1"}, "tags": {"a b"}, "skip_tags": {""}, "max_in_flight": {" 5 "}, "check": {"1"}, "four_eyes": {"1"}, "skip": {"1"},
 	}
 	n, err := launchOf(p, sent)
@@ -61,7 +61,7 @@ func TestWhatAFormLaunches(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := json.Marshal(n) // plain values
-	want := `{"playbook":"shop","limit":["web*","db1"],"params":{"db":"shop.db","force":"true","names":["x","y, z"],"release":"12"},"tags":["a","b"],"check":true,"diff":true,"max_in_flight":5,"four_eyes":true,"skip_no_window":true}`
+	want := `{"playbook":"shop","limit":["web*","db1"],"params":{"db":"shop.db","force":"true","gone":"x","names":["x","y, z"],"release":"12"},"tags":["a","b"],"check":true,"diff":true,"max_in_flight":5,"four_eyes":true,"skip_no_window":true}`
 	if string(got) != want {
 		t.Errorf("%s, expected %s", got, want)
 	}

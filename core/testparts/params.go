@@ -23,7 +23,7 @@ type ParamRow struct {
 }
 
 // ParamRows is the one table of values for every way to give a param: the command line, questions,
-// the API and schedules. A row without Text and JSON gives no value.
+// the API, schedules and the forms of pages. A row without Text and JSON gives no value.
 func ParamRows() []ParamRow {
 	const number = "write the value in quotes"
 	return []ParamRow{
