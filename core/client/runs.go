@@ -156,6 +156,8 @@ type JobFilter struct {
 	Outcome core.Outcome
 	Host    string
 	State   string // open: without an outcome; done: with one; uncertain: open, and may have begun in a queue that was lost; "" is all
+
+	ReasonCode core.ReasonCode // of an outcome
 }
 
 // Jobs lists the jobs of a run, by index. A page may have fewer than were asked for, and more
@@ -163,6 +165,7 @@ type JobFilter struct {
 func (c *Client) Jobs(ctx context.Context, run string, f JobFilter, p Page) (List[api.Job], error) {
 	q := p.into(nil)
 	set(q, "outcome", string(f.Outcome))
+	set(q, "reason_code", string(f.ReasonCode))
 	set(q, "host", f.Host)
 	set(q, "state", f.State)
 	return get[List[api.Job]](ctx, c, "list the jobs of run "+run, path("v1", "runs", run, "jobs"), q)

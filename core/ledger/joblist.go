@@ -11,13 +11,15 @@ import (
 
 // JobFilter narrows the jobs of a run. Empty fields let everything through.
 type JobFilter struct {
-	Outcome core.Outcome
-	Host    string
+	Outcome    core.Outcome
+	ReasonCode core.ReasonCode
+	Host       string
 }
 
 // Jobs lists the jobs of a run that have an outcome, by index; those that ended together come one
 // by one. Of a run that is not in scope it lists those on hosts of tenants in scope; where there
-// are none such, the run is not found.
+// are none such, the run is not found. With a reason code a page may have fewer than were asked
+// for, or none, and more behind it.
 func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Page) (jobs []Job, next string, err error) {
 	after, err := p.afterJob()
 	if err != nil {
@@ -61,6 +63,9 @@ func (l *Ledger) Jobs(ctx context.Context, s Scope, id string, f JobFilter, p Pa
 		return nil, "", translate("list jobs of run "+run.ID, err)
 	}
 	jobs, next = cut(jobs, p, func(j Job) cursor { return cursor{List: "jobs", Key: []int64{int64(j.Index)}} })
+	if f.ReasonCode != "" { // which is encrypted with the reason
+		jobs = slices.DeleteFunc(jobs, func(j Job) bool { return j.ReasonCode != f.ReasonCode })
+	}
 	return jobs, next, nil
 }
 
@@ -87,6 +92,9 @@ func (l *Ledger) listJobs(ctx context.Context, s Scope, run *Run, f JobFilter, a
 	if f.Outcome != "" {
 		from += l.db.byOutcome
 		q.where("j.outcome = ?", string(f.Outcome))
+	}
+	if f.ReasonCode != "" {
+		q.where("j.reason <> ?", "")
 	}
 	if f.Host != "" {
 		q.where("j.host = ?", clean(f.Host, maxText))

@@ -23,12 +23,12 @@ func testJobList(t *testing.T, b *backend) {
 	l := b.open(t)
 	accept(t, l, newRun("r1", "provider", 12))
 	record(t, l, "r1",
-		ledger.Outcome{Index: 0, Outcome: core.Changed},
+		ledger.Outcome{Index: 0, Outcome: core.Changed, Reason: core.Because(core.Rescued, "rescued: step a: no")},
 		ledger.Outcome{Index: 5, Outcome: core.Failed},
 		ledger.Outcome{Index: 3, Count: 4, Outcome: core.Cancelled}, // 3, 4, 6
 		ledger.Outcome{Index: 9, Outcome: core.Cancelled},
-		ledger.Outcome{Index: 10, Outcome: core.Changed},
-		ledger.Outcome{Index: 11, Outcome: core.Changed})
+		ledger.Outcome{Index: 10, Outcome: core.Changed, Reason: core.Because(core.Unchecked, "step b")},
+		ledger.Outcome{Index: 11, Outcome: core.Changed, Reason: core.Because(core.Rescued, "rescued: step c: no")})
 	for _, tc := range []struct {
 		name  string
 		scope ledger.Scope
@@ -42,6 +42,9 @@ func testJobList(t *testing.T, b *backend) {
 		{"cancelled", ledger.AllTenants(), ledger.JobFilter{Outcome: core.Cancelled}, []int{3, 4, 6, 9}},
 		{"a customer's cancelled", ledger.Tenants("b"), ledger.JobFilter{Outcome: core.Cancelled}, []int{3, 9}},
 		{"host", ledger.AllTenants(), ledger.JobFilter{Host: "host-6"}, []int{6}},
+		{"rescued", ledger.AllTenants(), ledger.JobFilter{ReasonCode: core.Rescued}, []int{0, 11}},
+		{"a customer's rescued", ledger.Tenants("a"), ledger.JobFilter{ReasonCode: core.Rescued}, []int{0}},
+		{"rescued and cancelled", ledger.AllTenants(), ledger.JobFilter{Outcome: core.Cancelled, ReasonCode: core.Rescued}, nil},
 		{"lost", ledger.AllTenants(), ledger.JobFilter{Outcome: core.Lost}, nil},
 	} {
 		for _, limit := range []int{1, 3, 100} {

@@ -43,16 +43,19 @@ func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 	State   string       `query:"state" enum:"all,open,done,uncertain" default:"all" doc:"open has no outcome yet, done has one, uncertain is open and may have been under way when the queue was lost"`
 	Outcome core.Outcome `query:"outcome" enum:"unchanged,changed,failed,unreachable,skipped,rolled_back,lost,cancelled"`
 	Host    string       `query:"host" maxLength:"253"`
+
+	ReasonCode core.ReasonCode `query:"reason_code" maxLength:"64" doc:"of the outcome; a page may have fewer jobs, and more behind it"`
 },
 ) (*list[api.Job], error) {
 	var jobs []ledger.Job
 	var next string
 	var err error
+	ended := in.Outcome != "" || in.ReasonCode != ""
 	switch {
-	case in.State == "done" || in.Outcome != "" && in.State == "all":
-		jobs, next, err = s.cfg.Ledger.Jobs(ctx, by.scope, in.Run, ledger.JobFilter{Outcome: in.Outcome, Host: in.Host}, in.ledger())
-	case in.Outcome != "":
-		return nil, fmt.Errorf("state %s has no job with the outcome %s: leave one of them out: %w", in.State, in.Outcome, core.ErrInvalid)
+	case in.State == "done" || ended && in.State == "all":
+		jobs, next, err = s.cfg.Ledger.Jobs(ctx, by.scope, in.Run, ledger.JobFilter{Outcome: in.Outcome, ReasonCode: in.ReasonCode, Host: in.Host}, in.ledger())
+	case ended:
+		return nil, fmt.Errorf("state %s has no job with an outcome: leave out state, or outcome and reason_code: %w", in.State, core.ErrInvalid)
 	default:
 		jobs, next, err = s.cfg.Ledger.AllJobs(ctx, by.scope, in.Run, in.Host, in.State != "all", in.ledger())
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,28 +15,38 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// JobsOf lists the jobs of a run; bad takes those with an outcome that is not good only. Of a dry
-// run it lists all: one that succeeded may have steps that were not checked.
-func JobsOf(ctx context.Context, c *client.Client, run api.Run, bad bool) ([]api.Job, error) {
-	if !bad || run.Check {
-		return client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
-			return c.Jobs(ctx, run.ID, client.JobFilter{}, p)
-		})
+// JobsOf lists the jobs of a run; marked takes only those that a recap names: with an outcome that
+// is not good, or rescued. Of a dry run it lists all: one that succeeded may have steps that were
+// not checked.
+func JobsOf(ctx context.Context, c *client.Client, run api.Run, marked bool) ([]api.Job, error) {
+	if !marked || run.Check {
+		return jobsBy(ctx, c, run.ID, client.JobFilter{})
 	}
-	var list []api.Job
+	list, err := failedJobs(ctx, c, run)
+	if err != nil || !slices.ContainsFunc(core.Outcomes(), func(o core.Outcome) bool { return o.Good() && run.Outcomes[o] > 0 }) {
+		return list, err
+	}
+	rescued, err := jobsBy(ctx, c, run.ID, client.JobFilter{ReasonCode: core.Rescued})
+	return append(list, rescued...), err
+}
+
+// failedJobs lists the jobs of a run with an outcome that is not good.
+func failedJobs(ctx context.Context, c *client.Client, run api.Run) (list []api.Job, err error) {
 	for _, o := range core.Outcomes() {
 		if o.Good() || run.Outcomes[o] == 0 {
 			continue
 		}
-		some, err := client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.Job], error) {
-			return c.Jobs(ctx, run.ID, client.JobFilter{Outcome: o}, p)
-		})
+		some, err := jobsBy(ctx, c, run.ID, client.JobFilter{Outcome: o})
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, some...)
 	}
 	return list, nil
+}
+
+func jobsBy(ctx context.Context, c *client.Client, run string, f client.JobFilter) ([]api.Job, error) {
+	return client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.Job], error) { return c.Jobs(ctx, run, f, p) })
 }
 
 // HostJob finds the job of a host in a run.

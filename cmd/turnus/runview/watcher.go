@@ -129,7 +129,7 @@ func (w *watcher) earlier(ctx context.Context, run api.Run) {
 	if bad == 0 || bad > maxEarlier {
 		return
 	}
-	jobs, err := JobsOf(ctx, w.c, run, true)
+	jobs, err := failedJobs(ctx, w.c, run)
 	if err != nil {
 		return // without them the view is poorer only
 	}
