@@ -543,11 +543,18 @@ func TestSkippedTriggers(t *testing.T) {
 		c, stop := l.server("s1", nil)
 		defer stop()
 		l.apply(c, docs("cron: \"*/10 * * * *\"", "playbooks/none.yaml",
-			"playbook: none\ntargets: host.name == \"nobody\"\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"* * * * *\"}\n"), 0)
+			"playbook: none\ntargets: host.name == \"nobody\"\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"* * * * *\"}\n",
+			"playbooks/acmes.yaml", "playbook: acmes\ntenant: acme\ntargets: host.name == \"nobody\"\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"* * * * *\"}\n"), 0)
 		<-time.After(3 * time.Minute)
-		skipped := l.said(catalog.TriggerSkipped)
-		if len(skipped) < 2 || !strings.Contains(skipped[0].Reason, "selects none") || skipped[0].Schedule.Name != "none" {
-			t.Errorf("%+v", skipped)
+		count := map[string]int{}
+		for _, e := range l.said(catalog.TriggerSkipped) {
+			count[e.Schedule.Name]++
+			if foreign := e.Schedule.Tenant == "acme"; !strings.Contains(e.Reason, "selects none") || e.Foreign != foreign {
+				t.Errorf("%+v", e)
+			}
+		}
+		if count["none"] < 2 || count["acmes"] < 2 {
+			t.Errorf("%v, expected skips of both", count)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/turnus/turnus/core"
@@ -38,6 +39,7 @@ type Event struct {
 	Run      string
 	Reason   string
 	Why      string // of TriggerSkipped: the reason in one word, see schedule.Skip
+	Foreign  bool   // of TriggerSkipped: Reason may name hosts of tenants other than the schedule's
 	Err      error
 }
 
@@ -64,10 +66,24 @@ func (c *Catalog) triggered(e schedule.Event) {
 		out.Kind = TriggerLaunched
 	case schedule.EventSkipped:
 		out.Kind, out.Run, out.Reason, out.Count, out.Why = TriggerSkipped, e.Skip.RunID, e.Skip.Reason.Text(), e.Skip.Count, cmp.Or(string(e.Skip.Reason.Code()), "other")
+		out.Foreign = e.Schedule.Tenant != "" && NamesHosts(e.Skip.Reason) && reachesAll(e.Payload)
 	case schedule.EventFailed:
 		out.Kind = TriggerFailed
 	case schedule.EventTrouble:
 		out.Kind, out.Reason = Trouble, "a schedule could not be worked on"
 	}
 	c.report(out)
+}
+
+// ForeignSkip stands for such a reason where people of one tenant read it.
+const ForeignSkip = "it could not be launched; people of all tenants see why"
+
+// NamesHosts reports whether the reason of a skipped fire time may name hosts.
+func NamesHosts(r core.Reason) bool { return r.Code() == core.Refused || r.Code() == core.NotLaunched }
+
+// reachesAll reports whether a schedule launches on hosts of all tenants. One that cannot be read
+// counts as such.
+func reachesAll(data []byte) bool {
+	var p payload
+	return json.Unmarshal(data, &p) != nil || p.All
 }

@@ -55,6 +55,34 @@ func TestNewsAsNotices(t *testing.T) {
 	}
 }
 
+// The channels of a tenant get the text that names no host of others; those of the service get all
+// of it. Control: news without such a text are one notice for both.
+func TestChannelsOfATenantGetItsOwnText(t *testing.T) {
+	t.Parallel()
+	const to = "{webhook: {url: http://127.0.0.1:1, sign: {secret: hook}}}}, routes: [{to: [noc]}]}\n"
+	b := newBed(t, newLedger(t), "channels: {noc: {webhook: {url: http://127.0.0.1:1, sign: {secret: hook}}}}\nroutes: [{to: [noc]}]\ntenants:\n  acme: {channels: {noc: "+to)
+	n := News{Kind: policy.TriggerSkipped, Tenant: "acme", Schedule: "acme:patch", Text: "skipped\nglobex-1 lacks facts"}
+	for _, own := range []string{"", "skipped\nit could not be launched"} {
+		n.Own = own
+		h := n.Happening()
+		h.At, h.Latest, h.Subject, h.Count = time.Now(), time.Now(), "s", 1
+		made, err := b.notices(t.Context(), h, round{View: b.cfg.View()})
+		must(t, err)
+		channels := 0
+		for _, m := range made {
+			for _, at := range m.places {
+				channels++
+				if hides := own != "" && !at.Service; strings.Contains(m.Text, "globex-1") == hides || own != "" && strings.Contains(m.Text, "could not") != hides {
+					t.Errorf("own text %q, to %+v: %q", own, at, m.Text)
+				}
+			}
+		}
+		if channels != 2 {
+			t.Errorf("own text %q: %d channels, expected 2", own, channels)
+		}
+	}
+}
+
 func TestFirstLineOfAReason(t *testing.T) {
 	t.Parallel()
 	if got := firstLine("  first\nsecond: a secret of the output"); got != "first" {

@@ -129,6 +129,7 @@ type News struct {
 	Fold     string // news of one kind and fold make one notification; "" makes one of each
 	Count    int    // the number of events in Text; 1 when zero
 	Text     string // what happened, without who and how often
+	Own      string // Text for channels of the tenant, where Text may name hosts of others; "" is Text
 	Run      string
 	Playbook string
 	Schedule string
@@ -138,6 +139,7 @@ type News struct {
 // fact is the form in which the ledger keeps News.
 type fact struct {
 	Text     string `json:"text"`
+	Own      string `json:"own,omitempty"`
 	Run      string `json:"run,omitempty"`
 	Playbook string `json:"playbook,omitempty"`
 	Schedule string `json:"schedule,omitempty"`
@@ -162,7 +164,7 @@ func (s *Service) Report(n News, span time.Duration) {
 
 // Happening is the news as the ledger keeps them.
 func (n News) Happening() ledger.Happening {
-	data, _ := json.Marshal(fact{block(n.Text, maxText), n.Run, n.Playbook, n.Schedule, n.Window}) // texts always marshal
+	data, _ := json.Marshal(fact{block(n.Text, maxText), block(n.Own, maxText), n.Run, n.Playbook, n.Schedule, n.Window}) // texts always marshal
 	return ledger.Happening{What: n.Kind, Tenant: n.Tenant, Subject: n.Subject, Fold: n.Fold, Count: n.Count, Data: data}
 }
 

@@ -362,14 +362,11 @@ func (s *Service) news(ctx context.Context, h ledger.Happening, view round) ([]m
 			return nil, nil // it waits for nobody any more
 		}
 	}
-	title, detail, _ := strings.Cut(f.Text, "\n")
 	switch kind.Name {
 	case policy.StepStalled:
 		if time.Since(h.Latest) > stillFor {
 			return nil, nil
 		}
-	case policy.WindowMissed, policy.RunRepeated:
-		title += " " + jobs(h.Count)
 	case policy.TriggerSkipped:
 		n.Poll = "turnus schedules ls"
 		n.Count = h.Count
@@ -380,10 +377,33 @@ func (s *Service) news(ctx context.Context, h ledger.Happening, view round) ([]m
 			n.Poll = "turnus windows approvals"
 		}
 	}
+	all := s.only(view.View, n)
+	if f.Own != "" && len(all) > 0 {
+		own := made{Notice: n}
+		for _, at := range all[0].places {
+			if !at.Service {
+				own.places = append(own.places, at)
+			}
+		}
+		all[0].places = slices.DeleteFunc(all[0].places, func(at policy.Place) bool { return !at.Service })
+		own.reports(f.Own, h.Count)
+		all = append(all, own)
+	}
+	if len(all) > 0 {
+		all[0].reports(f.Text, h.Count)
+	}
+	return slices.DeleteFunc(all, func(m made) bool { return len(m.places) == 0 }), nil
+}
+
+// reports writes the text of news, count of which happened.
+func (n *Notice) reports(text string, count int) {
+	title, detail, _ := strings.Cut(text, "\n")
+	if n.Kind == policy.WindowMissed || n.Kind == policy.RunRepeated {
+		title += " " + jobs(count)
+	}
 	if n.Run != "" {
 		title = fmt.Sprintf("%s: run %s: %s", n.Playbook, n.Run, title)
 	}
 	n.Title = title
 	n.compose(detail)
-	return s.only(view.View, n), nil
 }

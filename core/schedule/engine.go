@@ -222,12 +222,12 @@ func (f *triggering) finish(answers []ledger.Accepted, now time.Time) ledger.Sch
 func (b *batch) report(f *triggering) {
 	id := f.plan.ID
 	for _, k := range f.decision.Skips {
-		b.events(Event{Kind: EventSkipped, Schedule: id, At: b.now, Skip: k})
+		b.events(Event{Kind: EventSkipped, Schedule: id, At: b.now, Skip: k, Payload: f.plan.Payload})
 	}
 	for _, s := range f.finished {
 		switch {
 		case s.skip != nil:
-			b.events(Event{Kind: EventSkipped, Schedule: id, At: b.now, Skip: *s.skip, Err: s.err})
+			b.events(Event{Kind: EventSkipped, Schedule: id, At: b.now, Skip: *s.skip, Payload: f.plan.Payload, Err: s.err})
 		case s.err != nil:
 			b.events(Event{Kind: EventFailed, Schedule: id, At: b.now, Trigger: f.plan.bare(s.claim), Err: s.err})
 		default:

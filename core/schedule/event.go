@@ -23,5 +23,6 @@ type Event struct {
 	Trigger  Trigger       // of EventTriggered and EventFailed, without its payload
 	Late     time.Duration // of EventTriggered: the time from the start to the launch; over Grace it was missed or had to wait
 	Skip     Skip          // of skipped
+	Payload  []byte        // of skipped: that of the schedule
 	Err      error         // of failed and trouble
 }

@@ -328,8 +328,8 @@ func scheduleOf(by caller, s *catalog.Schedule) api.Schedule {
 			shown.LastRun, shown.LastTrigger = r.RunID, r.Nominal
 		} else {
 			shown.LastSkip, shown.LastSkipAt = r.Reason.Text(), r.Nominal.UTC()
-			if code := r.Reason.Code(); foreign && (code == core.Refused || code == core.NotLaunched) {
-				shown.LastSkip = "it could not be launched; people of all tenants see why"
+			if foreign && catalog.NamesHosts(r.Reason) {
+				shown.LastSkip = catalog.ForeignSkip
 			}
 		}
 	}

@@ -48,6 +48,10 @@ func TestWhatAPersonShouldSeeToIsNews(t *testing.T) {
 	if n.Kind != "trigger_skipped" || n.Schedule != id.String() || n.Tenant != "acme" || !strings.Contains(n.Text, "too late") {
 		t.Errorf("%+v", n)
 	}
+	n, _ = newsOfCatalog(catalog.Event{Kind: catalog.TriggerSkipped, Schedule: id, Reason: "globex-1 lacks facts", Foreign: true}, nil)
+	if !strings.Contains(n.Text, "globex-1") || strings.Contains(n.Own, "globex-1") || !strings.Contains(n.Own, catalog.ForeignSkip) {
+		t.Errorf("%+v", n)
+	}
 	a, _ := newsOfCatalog(catalog.Event{Kind: catalog.ProjectRejected, By: "Ann", Reason: "commit 12", Err: errors.New("playbooks/a.yaml:2:1")}, nil)
 	b, _ := newsOfCatalog(catalog.Event{Kind: catalog.ProjectRejected, By: "Ann", Reason: "commit 13", Err: errors.New("playbooks/a.yaml:2:1")}, nil)
 	if a.Kind != "project_rejected" || !strings.Contains(a.Text, "by Ann: ") || a.Fold == b.Fold {

@@ -230,6 +230,9 @@ func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Dur
 			Kind: policy.TriggerSkipped, Tenant: e.Schedule.Tenant, Schedule: e.Schedule.String(), Subject: "schedule:" + e.Schedule.String(), Fold: e.Schedule.String(),
 			Text: fmt.Sprintf("schedule %s skips a fire time\n%s", e.Schedule, e.Reason), Count: max(e.Count, 1),
 		}
+		if e.Foreign {
+			n.Own = fmt.Sprintf("schedule %s skips a fire time\n%s", e.Schedule, catalog.ForeignSkip)
+		}
 		if set != nil {
 			if _, ok := set.Playbook(e.Schedule.Name); ok { // a playbook's own schedule has its name
 				n.Playbook = e.Schedule.Name
