@@ -106,9 +106,7 @@ func pastsOf(ctx context.Context, l *ledger.Ledger, run *ledger.Run, hosts []cor
 	}
 	pasts := make([]launch.Past, len(hosts))
 	for i, h := range hosts {
-		if pasts[i], err = pastOf(run.ID, h, jobs[indexes[i]]); err != nil {
-			return nil, err
-		}
+		pasts[i] = pastOf(run.ID, jobs[indexes[i]])
 		if pasts[i].Result.Facts != nil {
 			if pasts[i].Boot, err = boots(ctx, h); err != nil {
 				return nil, err
@@ -118,15 +116,13 @@ func pastsOf(ctx context.Context, l *ledger.Ledger, run *ledger.Run, hosts []cor
 	return pasts, nil
 }
 
-func pastOf(run string, h core.Host, job ledger.JobDetail) (past launch.Past, err error) {
+func pastOf(run string, job ledger.JobDetail) launch.Past {
+	past := launch.Past{Run: run, Recorded: job.Recorded, Unreadable: job.Unreadable}
 	if len(job.Detail) > 0 {
-		if past.Result, err = launch.DecodeResult(job.Detail); err != nil {
-			return past, fmt.Errorf("host %s of run %s: %w", h.Name, run, err)
-		}
+		past.Result, past.Unreadable = launch.DecodeResult(job.Detail)
 	}
-	past.Run, past.Recorded = run, job.Recorded
 	past.Result.Outcome, past.Result.Attempt = job.Outcome, job.Attempt
-	return past, nil
+	return past
 }
 
 // bootsOf returns the boot id that the record has of a host. The record is read once, for the first

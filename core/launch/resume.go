@@ -26,6 +26,8 @@ type Past struct {
 	Recorded time.Time
 	Result   core.Result
 	Boot     string // boot id that the host has now; "" is not known
+
+	Unreadable error // why Result has only the outcome
 }
 
 // ResumeOf returns the Resume of a host for another run of the playbook, which calls the same
@@ -70,6 +72,8 @@ func (p *Past) refused(now time.Time) error {
 		return errors.New("its outcome is lost: nobody knows what the failed step did")
 	case p.Result.Outcome.Good():
 		return fmt.Errorf("it ended %s: no step failed", p.Result.Outcome)
+	case p.Unreadable != nil:
+		return fmt.Errorf("its record cannot be read: %w", p.Unreadable)
 	case now.Sub(p.Recorded) > ResumeWithin:
 		return tooOld(p.Recorded)
 	case had != "" && p.Boot != "" && had != p.Boot:

@@ -49,10 +49,12 @@ func (l *Ledger) detailsOf(ctx context.Context, run *Run, indexes []int, use fun
 	})
 }
 
-// JobDetail is a job with what was recorded with its outcome; nil where nothing was.
+// JobDetail is a job with what was recorded with its outcome; nil where nothing was. Unreadable is
+// why the record cannot be opened.
 type JobDetail struct {
 	Job
-	Detail []byte
+	Detail     []byte
+	Unreadable error
 }
 
 // JobDetails reads jobs of a run, by index, in two queries at most: those of these indexes that
@@ -71,10 +73,9 @@ func (l *Ledger) JobDetails(ctx context.Context, run *Run, indexes []int) (map[i
 			return err
 		}
 		l.readable(&d.Job)
-		var err error
-		d.Detail, err = l.open(d.Detail, tryPlace(detailOf, run.ID, d.Index, d.Attempt)...)
+		d.Detail, d.Unreadable = l.open(d.Detail, tryPlace(detailOf, run.ID, d.Index, d.Attempt)...)
 		all[d.Index] = d
-		return err
+		return nil
 	})
 	if err == nil && len(all) < len(indexes) && run.ranges > 0 {
 		err = l.addRanges(ctx, run, indexes, all)

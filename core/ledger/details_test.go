@@ -90,4 +90,15 @@ func testJobDetails(t *testing.T, b *backend) {
 			t.Errorf("%+v, expected %+v with %q", got, job, detail)
 		}
 	}
+	// One that is damaged hides no other, and no list of attempts.
+	if err := l.Raw(t.Context(), `UPDATE attempts SET detail = $1 WHERE idx = 7`, []byte{255, 1}); err != nil {
+		t.Fatal(err)
+	}
+	all, err = l.JobDetails(t.Context(), &run, []int{7, 700})
+	if err != nil || all[7].Unreadable == nil || all[7].Outcome != core.Failed || all[700].Unreadable != nil || string(all[700].Detail) != "seven hundred" {
+		t.Errorf("with a damaged one: %+v, %v", all, err)
+	}
+	if tries, err := l.Attempts(t.Context(), ledger.AllTenants(), core.JobID{Run: "r", Index: 7}); err != nil || len(tries) != 1 || tries[0].Reason != "no" {
+		t.Errorf("attempts of a damaged one: %+v, %v", tries, err)
+	}
 }

@@ -181,7 +181,6 @@ type Attempt struct {
 	Started    time.Time       `json:"started,omitzero"`
 	Took       time.Duration   `json:"took_ns"`
 	Recorded   time.Time       `json:"recorded"` // set by the ledger
-	Detail     []byte          `json:"-"`
 }
 
 // Attempts lists the attempts of a job in scope, in order, up to MaxPage; the last one is the job's
@@ -191,18 +190,17 @@ func (l *Ledger) Attempts(ctx context.Context, s Scope, id core.JobID) ([]Attemp
 	if err != nil {
 		return nil, err
 	}
-	rows, err := l.db.rows(ctx, `SELECT idx, attempt, outcome, reason, step, worker, started, took, recorded, detail FROM attempts
+	rows, err := l.db.rows(ctx, `SELECT idx, attempt, outcome, reason, step, worker, started, took, recorded FROM attempts
 		WHERE run = $1 AND idx = $2 ORDER BY attempt LIMIT $3`, j.seq, id.Index, MaxPage)
 	all, err := collect(rows, err, func(row scanner) (a Attempt, err error) {
 		var started, took, recorded int64
-		if err := row.Scan(&a.Index, &a.Attempt, &a.Outcome, &a.Reason, &a.Step, &a.Worker, &started, &took, &recorded, &a.Detail); err != nil {
+		if err := row.Scan(&a.Index, &a.Attempt, &a.Outcome, &a.Reason, &a.Step, &a.Worker, &started, &took, &recorded); err != nil {
 			return a, err
 		}
 		a.Started, a.Took, a.Recorded = fromMicros(started), time.Duration(took)*time.Microsecond, fromMicros(recorded)
 		r := core.Reason(l.openReason(a.Reason, id.Run, a.Index, a.Attempt))
 		a.Reason, a.ReasonCode = r.Text(), r.Code()
-		a.Detail, err = l.open(a.Detail, tryPlace(detailOf, id.Run, a.Index, a.Attempt)...)
-		return a, err
+		return a, nil
 	})
 	if err != nil {
 		return nil, translate("read the attempts of job "+id.String(), err)

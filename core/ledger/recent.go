@@ -22,7 +22,8 @@ type RecentDetail struct {
 
 // RecentDetails returns the details of hosts that succeeded in the newest runs of a playbook that
 // were no dry runs, for forecasts: at most 25 hosts of each of 20 runs, and no detail of more than
-// 64 KiB. It checks the newest runs of the playbook as a page does, see sifted.
+// 64 KiB. A detail that cannot be opened is nil. It checks the newest runs of the playbook as a
+// page does, see sifted.
 func (l *Ledger) RecentDetails(ctx context.Context, s Scope, playbook string) ([]RecentDetail, error) {
 	q := &query{d: l.db.dialect}
 	q.where("playbook = ?", clean(playbook, maxText))
@@ -36,9 +37,7 @@ func (l *Ledger) RecentDetails(ctx context.Context, s Scope, playbook string) ([
 		var d RecentDetail
 		var attempt int
 		err := row.Scan(&d.Run, &d.Index, &attempt, &d.Detail)
-		if err == nil {
-			d.Detail, err = l.open(d.Detail, tryPlace(detailOf, d.Run, d.Index, attempt)...)
-		}
+		d.Detail, _ = l.open(d.Detail, tryPlace(detailOf, d.Run, d.Index, attempt)...)
 		return d, err
 	})
 	return all, translate("read recent results of playbook "+playbook, err)

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/turnus/turnus/core"
@@ -51,6 +52,13 @@ func testRecentDetails(t *testing.T, b *backend) {
 	}
 	if len(runs) != 20 || runs["r21"] != 23 || runs["dry"] != 0 || runs["r01"] != 0 {
 		t.Errorf("runs %v", runs)
+	}
+	if err := l.Raw(t.Context(), `UPDATE attempts SET detail = $1 WHERE idx = 5`, []byte{255, 1}); err != nil {
+		t.Fatal(err)
+	}
+	damaged, err := l.RecentDetails(t.Context(), ledger.Tenants("acme"), playbook)
+	if read := slices.DeleteFunc(damaged, func(d ledger.RecentDetail) bool { return d.Detail == nil }); err != nil || len(read) != len(got)-20 {
+		t.Errorf("%d of %d are read beside damaged ones, %v", len(read), len(got), err)
 	}
 	for _, s := range []ledger.Scope{ledger.Tenants("globex"), ledger.Tenants()} {
 		if got, err := l.RecentDetails(t.Context(), s, playbook); err != nil || len(got) != 0 {
