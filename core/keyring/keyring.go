@@ -267,7 +267,7 @@ func (r *Ring) Open(encrypted, context []byte) ([]byte, error) {
 	k := r.current(false)
 	if !slices.Contains(k.ids, id) {
 		if k = r.current(true); !slices.Contains(k.ids, id) {
-			return nil, fmt.Errorf("it is encrypted with key %s, which the key ring %s lacks: %w", id, r.path, ErrNoKey)
+			return nil, fmt.Errorf("it is encrypted with key %s, which the key ring of this process (--keyring) lacks: %w", id, ErrNoKey)
 		}
 	}
 	plain, err := k.aead.Decrypt(encrypted[2:], context)

@@ -191,7 +191,7 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 		}
 		<-time.After(2 * time.Second)
 		r.Encrypt(plain, here)
-		if _, err := r.Open(old, here); !errors.Is(err, keyring.ErrNoKey) || !strings.Contains(err.Error(), first.String()) {
+		if _, err := r.Open(old, here); !errors.Is(err, keyring.ErrNoKey) || !strings.Contains(err.Error(), first.String()) || !strings.Contains(err.Error(), "--keyring") || strings.Contains(err.Error(), path) {
 			t.Errorf("encrypted with a key that is retired: %v", err)
 		}
 		if len(reported) != 2 {
