@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -78,7 +79,8 @@ func (a *app) diagnosis(f *service.DoctorFlags, d service.Diagnosis) error {
 		if one.Run != "" {
 			where += ", run " + one.Run
 		}
-		_, _ = fmt.Fprintf(a.Out, "%s  %s: %s\n", state, console.Printable(where), console.Printable(one.What))
+		text := strings.ReplaceAll(console.PrintableLines(where+": "+strings.TrimSpace(one.What)), "\n", "\n          ")
+		_, _ = fmt.Fprintf(a.Out, "%s  %s\n", state, text)
 	}
 	looked := "ledger and queue"
 	if !d.Queue {

@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
 )
@@ -94,5 +95,20 @@ func TestDoctorNamesASourceThatFails(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := Main([]string{"admin", "doctor", "--ledger", url}, strings.NewReader(""), &out, &errs); code != console.ExitFailed || !strings.Contains(out.String(), "FAULT     sources: ") || !strings.Contains(out.String(), "no route to NetBox") {
 		t.Errorf("exit %d\n%s%s", code, &out, &errs)
+	}
+}
+
+// A finding with a hint has it on a line of its own, below the text, and no line of a finding
+// steers the terminal.
+func TestDoctorPutsHintsOnLinesOfTheirOwn(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{Console: console.New(strings.NewReader(""), &out, &out)}
+	d := service.Diagnosis{Findings: []controller.Finding{{Part: "project", What: "commit 12 is rejected: a.yaml:2:1: bad \x1b[31mkey\nhint: turnus validate PATH\n"}}}
+	if err := a.diagnosis(&service.DoctorFlags{}, d); err != nil {
+		t.Fatal(err)
+	}
+	want := "FAULT     project: commit 12 is rejected: a.yaml:2:1: bad ·[31mkey\n          hint: turnus validate PATH\n"
+	if !strings.HasPrefix(out.String(), want) {
+		t.Errorf("%q, expected %q", out.String(), want)
 	}
 }
