@@ -86,9 +86,6 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger, reason string)
 	if err != nil {
 		return n, err
 	}
-	if prepared.Run.Tenant != f.Schedule.Tenant { // since an edit of the project
-		return n, fmt.Errorf("schedule %s: playbook %q is not of the schedule's tenant %q any more: make a schedule of another playbook: %w", f.Schedule, p.Playbook, f.Schedule.Tenant, core.ErrInvalid)
-	}
 	span.SetAttributes(telemetry.AttributeTenant.String(prepared.Run.Tenant))
 	for _, u := range prepared.NoWindow {
 		c.cfg.Log.Warn("a host is left out of a scheduled run", "run", f.RunID, "host", u.Host, "window_set", u.Set, "reason", u.Reason)
@@ -103,6 +100,15 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger, reason string)
 // prepare makes a launch of the playbook as it is now, or as it was pinned. Hosts that no window
 // fits are left out, unless all are.
 func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, trace string) (*launch.Launch, error) {
+	l, err := c.prepareAny(ctx, f, p, trace)
+	if err == nil && l.Run.Tenant != f.Schedule.Tenant { // since an edit of the project
+		err = fmt.Errorf("schedule %s: playbook %q is not of the schedule's tenant %q any more: make a schedule of another playbook: %w", f.Schedule, p.Playbook, f.Schedule.Tenant, core.ErrInvalid)
+	}
+	return l, err
+}
+
+// prepareAny is prepare of a playbook of any tenant.
+func (c *Catalog) prepareAny(ctx context.Context, f schedule.Trigger, p payload, trace string) (*launch.Launch, error) {
 	now := c.Current()
 	if now.Set == nil {
 		return nil, ErrNoProject

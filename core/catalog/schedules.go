@@ -261,16 +261,40 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 	prepare := func(f schedule.Trigger) (ledger.NewRun, error) {
 		f.Payload = launches
 		n, err := c.newRun(ctx, f, reason)
-		if s.Scope.All() && !scope.All() && s.pin == nil && errors.Is(err, core.ErrNotFound) { // its limit may name hosts of others
-			err = fmt.Errorf("schedule %s launches on no host of yours: %w", id, core.ErrNotFound)
-		}
-		return n, err
+		return n, s.onNoHost(scope, err)
 	}
 	run, err := c.control.Trigger(ctx, id, key, prepare, note(who, "schedule.trigger", id, schedule.TriggerRunID(id, key), reason))
 	if err == nil && run.Created {
 		c.cfg.Controller.Accepted(run.Run)
 	}
 	return run.Run, err
+}
+
+// onNoHost returns the error of a launch on the schedule's hosts in scope, without names of others:
+// its limit may have some.
+func (s *Schedule) onNoHost(scope ledger.Scope, err error) error {
+	if s.Scope.All() && !scope.All() && s.pin == nil && errors.Is(err, core.ErrNotFound) {
+		return fmt.Errorf("schedule %s launches on no host of yours: %w", s.Definition.ID, core.ErrNotFound)
+	}
+	return err
+}
+
+// PlanSchedule makes the launch that TriggerSchedule would make now, and launches nothing.
+func (c *Catalog) PlanSchedule(ctx context.Context, scope ledger.Scope, id schedule.ID) (*launch.Launch, error) {
+	s, err := c.sound(ctx, scope, id)
+	if err != nil {
+		return nil, err
+	}
+	launches, err := own(scope, s.Definition.Payload)
+	if err != nil {
+		return nil, err
+	}
+	var p payload
+	if err := json.Unmarshal(launches, &p); err != nil {
+		return nil, unreadable(id, err)
+	}
+	l, err := c.prepare(ctx, schedule.Trigger{Schedule: id, RunID: schedule.TriggerRunID(id, "plan"), Payload: launches}, p, "")
+	return l, s.onNoHost(scope, err)
 }
 
 // scheduleState is the state of a schedule in the audit log, before and after a change.

@@ -56,6 +56,13 @@ func (c *Client) TriggerSchedule(ctx context.Context, name, key, reason string) 
 	return out, err
 }
 
+// PlanSchedule shows what TriggerSchedule would launch.
+func (c *Client) PlanSchedule(ctx context.Context, name string) (api.Plan, error) {
+	var out api.Plan
+	err := c.do(ctx, call{what: "plan schedule " + name, method: http.MethodPost, path: path("v1", "schedules", name, "plan"), again: true}, &out)
+	return out, err
+}
+
 // BackfillSchedule launches the fire times of a past range; those that were launched before are not
 // repeated.
 func (c *Client) BackfillSchedule(ctx context.Context, name string, b api.Backfill) (api.Backfilled, error) {

@@ -107,7 +107,7 @@ func corpusAnswers() map[string]any {
 		"GET /v1/definitions/rejected": api.RejectedChanges{Rejected: rejected, At: at, Files: []api.FileChange{{Path: hostile, Action: "changed", Text: hostile, Note: hostile}}, Changes: []api.Change{edit}},
 		"GET /v1/runs":                 items([]api.Run{newFake().run, {ID: "r0", Playbook: hostile, Phase: api.Finished, Ended: at, Reason: hostile, LaunchedBy: hostile}}),
 		"GET /v1/windows":              items([]api.WindowSet{set}), "GET /v1/windows/night": set, "GET /v1/approvals": items([]api.WindowApproval{approval}),
-		"GET /v1/schedules": items([]api.Schedule{schedule, next}), "GET /v1/schedules/acme:night": schedule, "POST /v1/plan": plan,
+		"GET /v1/schedules": items([]api.Schedule{schedule, next}), "GET /v1/schedules/acme:night": schedule, "POST /v1/plan": plan, "POST /v1/schedules/acme:night/plan": plan,
 		"GET /v1/playbooks": items([]api.Playbook{playbook}), "GET /v1/playbooks/shop": playbook,
 		"GET /v1/calendar":            api.Calendar{At: at, From: at.AddDate(0, 0, -1), To: at.AddDate(0, 0, 13), Lanes: []api.CalendarLane{lane}, Zones: []api.CalendarZone{{Name: hostile}}},
 		"GET /v1/calendar-feeds":      items([]api.CalendarFeed{{ID: "f1", Name: hostile, Tenant: hostile, CreatedBy: hostile, Created: at}}),

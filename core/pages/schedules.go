@@ -124,7 +124,7 @@ func scheduleOf(ctx context.Context, v visit, name string) (scheduleView, error)
 	if view.Schedule, err = v.client.Schedule(ctx, name); err != nil || !v.who.Operates() || view.Schedule.Damaged != "" {
 		return view, err
 	}
-	plan, err := v.client.PlanRun(ctx, api.NewRun{Playbook: view.Schedule.Playbook, LaunchOptions: view.Schedule.LaunchOptions})
+	plan, err := v.client.PlanSchedule(ctx, name)
 	if err != nil { // one panel that fails leaves the rest
 		view.Unknown = reasonOf(err)
 		return view, nil

@@ -34,7 +34,7 @@ func scheduleAPI(roles ...string) *operations {
 		"POST /v1/schedules/acme:night/pause":   paused,
 		"POST /v1/schedules/acme:night/resume":  s,
 		"POST /v1/schedules/acme:night/trigger": api.Launched{Run: "acme:night-t1"},
-		"POST /v1/plan":                         api.Plan{Playbook: "patch", Hosts: 12, Waves: []api.PlanWave{{Wave: 1, Total: 2}, {Wave: 2, Total: 10}}},
+		"POST /v1/schedules/acme:night/plan":    api.Plan{Playbook: "patch", Hosts: 12, Waves: []api.PlanWave{{Wave: 1, Total: 2}, {Wave: 2, Total: 10}}},
 	}}
 }
 
@@ -55,8 +55,8 @@ func TestSchedules(t *testing.T) {
 	more.LeftOut = []string{"limit", "vars.db_password"}
 	o.set("GET /v1/schedules/acme:night", more)
 	_, withheld := v.get("/schedules/acme:night")
-	has(t, "a schedule that is not shown whole", withheld, "<dt>Not shown</dt><dd><code>limit</code> <code>vars.db_password</code>", "on at most 12 hosts in at most 2 waves", "Trigger on at most 12 hosts")
-	lacks(t, "a schedule that is shown whole", all, "<dt>Not shown", "at most 12")
+	has(t, "a schedule that is not shown whole", withheld, "<dt>Not shown</dt><dd><code>limit</code> <code>vars.db_password</code>", "on 12 hosts in 2 waves", "Trigger on 12 hosts")
+	lacks(t, "a schedule that is shown whole", all, "<dt>Not shown")
 	if n := strings.Count(text, " CET <small>"); n != 5 {
 		t.Errorf("%d fire times, expected 5: %s", n, text)
 	}
@@ -125,7 +125,7 @@ func TestTriggerIsConfirmed(t *testing.T) {
 		{api.Plan{Hosts: 100, Check: true}, "key=k&hosts=100&reason=x", http.StatusOK},
 	} {
 		o := scheduleAPI("operator")
-		o.set("POST /v1/plan", c.plan)
+		o.set("POST /v1/schedules/acme:night/plan", c.plan)
 		v := visits(t, o)
 		_, text := v.get("/schedules/acme:night")
 		if asks := strings.Contains(text, "Type the number of hosts"); asks != wide(c.plan.Hosts, c.plan.Disruptive, c.plan.Check) {
@@ -211,7 +211,7 @@ func TestSchedulesOfAViewer(t *testing.T) {
 // Where nobody knows what a trigger would do, the page shows why, and the rest.
 func TestScheduleWithoutAPlan(t *testing.T) {
 	o := scheduleAPI("operator")
-	o.set("POST /v1/plan", api.Problem{Status: http.StatusUnprocessableEntity, Detail: "no window fits"})
+	o.set("POST /v1/schedules/acme:night/plan", api.Problem{Status: http.StatusUnprocessableEntity, Detail: "no window fits"})
 	_, text := visits(t, o).get("/schedules/acme:night")
 	has(t, "a schedule", text, "is not known: no window fits", "At 03:00 on Monday.")
 }
@@ -223,7 +223,7 @@ func TestTextOfSchedulesIsNoMarkup(t *testing.T) {
 	o := scheduleAPI("operator")
 	o.set("GET /v1/schedules", map[string]any{"items": []api.Schedule{s}})
 	o.set("GET /v1/schedules/acme:night", s)
-	o.set("POST /v1/plan", api.Plan{Playbook: hostile, Hosts: 1})
+	o.set("POST /v1/schedules/acme:night/plan", api.Plan{Playbook: hostile, Hosts: 1})
 	v := visits(t, o)
 	for _, path := range []string{"/schedules", "/schedules/acme:night"} {
 		_, text := v.get(path)

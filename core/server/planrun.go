@@ -38,17 +38,30 @@ func (s *Server) planRun(ctx context.Context, by caller, in *struct{ Body api.Ne
 	n := in.Body
 	n.SkipNoWindow, n.Plan = true, ""
 	l, err := s.prepare(ctx, by, n, catalog.Launching{})
-	if none, ok := errors.AsType[*launch.NoWindowError](err); ok {
+	return s.planned(ctx, l, err)
+}
+
+// planSchedule shows what a trigger of a schedule would launch: of a pinned one the project and the
+// hosts that it pinned.
+func (s *Server) planSchedule(ctx context.Context, by caller, in *SchedulePath) (*body[api.Plan], error) {
+	found, err := s.schedule(ctx, by, in.Schedule)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.cfg.Catalog.PlanSchedule(ctx, by.scope, found.Definition.ID)
+	return s.planned(ctx, l, err)
+}
+
+// planned shows a launch that was prepared. cause is why there is none.
+func (s *Server) planned(ctx context.Context, l *launch.Launch, cause error) (*body[api.Plan], error) {
+	if none, ok := errors.AsType[*launch.NoWindowError](cause); ok {
 		return &body[api.Plan]{planOfNone(none)}, nil
 	}
-	if err != nil {
-		return nil, err
+	if cause != nil {
+		return nil, cause
 	}
 	p, err := s.planShown(ctx, l)
-	if err != nil {
-		return nil, err
-	}
-	return &body[api.Plan]{p}, nil
+	return &body[api.Plan]{p}, err
 }
 
 // planOfNone is the plan of a launch of which no window fits any host: there is none.

@@ -34,6 +34,7 @@ func (s *Server) schedules() {
 	handle(s, r("delete-schedule", http.MethodDelete, "/{schedule}", "Remove a schedule", "Its runs continue. "+managed, Operator), s.deleteSchedule)
 	handle(s, r("pause-schedule", http.MethodPost, "/{schedule}/pause", "Suspend a schedule until it is resumed", "", Operator), s.setPaused(true))
 	handle(s, r("resume-schedule", http.MethodPost, "/{schedule}/resume", "Resume a schedule", "It continues with its next fire time; what it missed is not caught up.", Operator), s.setPaused(false))
+	handle(s, r("plan-schedule", http.MethodPost, "/{schedule}/plan", "Show what a trigger of a schedule would launch, and launch nothing", "Of a pinned schedule it is the project that it pinned.", Operator), s.planSchedule)
 	handle(s, r("trigger-schedule", http.MethodPost, "/{schedule}/trigger", "Launch a schedule now", "Paused or not.", Operator), s.triggerSchedule)
 	handle(s, r("backfill-schedule", http.MethodPost, "/{schedule}/backfill", "Launch a schedule for the fire times of a past range", "One after the other; those that were launched before are not repeated.", Operator), s.backfillSchedule)
 }

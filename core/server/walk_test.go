@@ -113,6 +113,7 @@ var aims = map[string]aim{
 	"put-schedule":         {creates: true, path: map[string]string{"schedule": "acme:hourly"}, body: api.NewSchedule{Playbook: "acme-patch", Cron: "0 * * * *"}},
 	"pause-schedule":       {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
 	"resume-schedule":      {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
+	"plan-schedule":        {quiet: true, path: map[string]string{"schedule": "acme:made"}},
 	"trigger-schedule":     {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
 	"backfill-schedule": {
 		path: map[string]string{"schedule": "acme:made"},
