@@ -53,6 +53,7 @@ func (a *app) handlersListCmd() *cobra.Command {
 	c.Flags().StringVar(&f.Host, "host", "", "only on this host")
 	c.Flags().StringVar(&f.Handler, "handler", "", "only of this name")
 	c.Flags().StringVar(&f.Run, "run", "", "only those that this run left")
+	remote.CompletePending(c, &r)
 	return c
 }
 
@@ -83,7 +84,7 @@ func (a *app) handlersDropCmd() *cobra.Command {
 	var r remote.Flags
 	var in api.DropHandlers
 	c := &cobra.Command{
-		Use: "drop PLAYBOOK", Short: "Forget pending handlers of a playbook", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.PendingPlaybooks),
+		Use: "drop PLAYBOOK", Short: "Forget pending handlers of a playbook", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.Pending(remote.PendingPlaybook)),
 		Long: `Forget pending handlers of a playbook: those that it has no more, or on hosts where a person did
 what the handler does. One call drops 1000 at most. A server's audit log names the caller.`,
 		Example: "  turnus hosts handlers drop nginx --handler reload\n  turnus hosts handlers drop nginx --host web1 --local",
@@ -104,5 +105,6 @@ what the handler does. One call drops 1000 at most. A server's audit log names t
 	r.AddLocal(c, false)
 	c.Flags().StringVar(&in.Host, "host", "", "only on this host")
 	c.Flags().StringVar(&in.Handler, "handler", "", "only of this name")
+	remote.CompletePending(c, &r)
 	return c
 }

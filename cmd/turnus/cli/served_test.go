@@ -80,8 +80,8 @@ func TestAnEmptyRunIsRefused(t *testing.T) {
 func TestServerCompletes(t *testing.T) {
 	known := map[string]any{
 		"/v1/hosts":         map[string]any{"items": []api.Host{{Name: "web1", Customer: "acme", Groups: []string{"web"}}, {Name: "db1", Site: "fra"}}},
-		"/v1/playbooks/ntp": api.Playbook{Name: "ntp", Source: "playbook: ntp\nsteps:\n  - {uses: command, tags: [quick, slow], with: {run: a}}\n"},
-		"/v1/handlers":      map[string]any{"items": []api.PendingHandler{{Playbook: "nginx", Host: "web1"}, {Playbook: "nginx", Host: "web2"}}},
+		"/v1/playbooks/ntp": api.Playbook{Name: "ntp", Source: "playbook: ntp\nparams: {servers: {type: list}}\nsteps:\n  - {uses: command, tags: [quick, slow], with: {run: a}}\n"},
+		"/v1/handlers":      map[string]any{"items": []api.PendingHandler{{Playbook: "nginx", Host: "web1", Handler: "reload"}, {Playbook: "nginx", Host: "web2", Handler: "reload"}}},
 	}
 	server := answers(t, func(r *http.Request) any { return known[r.URL.Path] })
 	t.Setenv("TURNUS_TOKEN", "t")
@@ -95,11 +95,17 @@ func TestServerCompletes(t *testing.T) {
 		"hosts facts web":                            {"web1\tacme", "db1"},
 		"inventory show web":                         {"web1\tacme", "db1"},
 		"hosts handlers drop n":                      {"nginx"},
+		"hosts handlers drop nginx --handler r":      {"reload"},
+		"hosts handlers drop nginx --host w":         {"web1", "web2"},
+		"hosts handlers ls --handler r":              {"reload"},
+		"hosts handlers ls --playbook n":             {"nginx"},
+		"submit ntp -e s":                            {"servers="},
+		"schedules set n --playbook ntp -e s":        {"servers="},
 	} {
 		words := strings.Fields(line)
 		last := len(words) - 1
 		args := append(append([]string{"__complete"}, words[:last]...), "--server", server)
-		if strings.HasPrefix(words[last-1], "--") { // the value of a flag is behind it
+		if strings.HasPrefix(words[last-1], "-") { // the value of a flag is behind it
 			args = append(append([]string{"__complete"}, words[:last-1]...), "--server", server, words[last-1])
 		}
 		out, said := turnus(t, console.ExitOK, append(args, words[last])...)

@@ -88,6 +88,32 @@ func ContinueTags(part string, playbooks ...[]byte) []string {
 	return continued(part, slices.Sorted(maps.Keys(tags)))
 }
 
+// completeParams returns the params and vars of the playbooks that are named before the flag.
+func completeParams(_ *cobra.Command, playbooks []string, part string) ([]string, cobra.ShellCompDirective) {
+	return ContinueParams(part, core.Map(playbooks, playbookText)...), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// ContinueParams returns the params and vars of playbooks whose names continue part, each with the
+// sign behind which its value stands. A playbook need not be valid.
+func ContinueParams(part string, playbooks ...[]byte) []string {
+	names := map[string]bool{}
+	for _, text := range playbooks {
+		var doc struct {
+			Params map[string]yaml.Node `yaml:"params"`
+			Vars   map[string]yaml.Node `yaml:"vars"`
+		}
+		_ = yaml.Unmarshal(text, &doc) // it has what could be read
+		for _, all := range []map[string]yaml.Node{doc.Params, doc.Vars} {
+			for name := range all {
+				if strings.HasPrefix(name, part) {
+					names[name+"="] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
 // playbookText reads a file; nil is one that cannot be read.
 func playbookText(path string) []byte {
 	file, err := os.Open(path)

@@ -41,3 +41,16 @@ func TestTagsOfAPlaybookAreCompleted(t *testing.T) {
 		t.Errorf("tags after a comma are %q", got)
 	}
 }
+
+func TestParamsOfAPlaybookAreCompleted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.yaml")
+	text := "playbook: x\nparams:\n  release: {type: string}\n  db: {type: secret}\nvars: {retries: 3}\nsteps: [{uses: nothing}]\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for part, want := range map[string][]string{"": {"db=", "release=", "retries="}, "re": {"release=", "retries="}, "release=1": nil} {
+		if got, _ := completeParams(nil, []string{path, "missing.yaml"}, part); !slices.Equal(got, want) {
+			t.Errorf("%q is completed by %q, expected %q", part, got, want)
+		}
+	}
+}

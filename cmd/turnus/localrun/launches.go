@@ -64,6 +64,7 @@ func (f *PlayFlags) Add(c *cobra.Command) {
 	c.Flags().StringSliceVar(&f.skip, "skip-tags", nil, "no steps with one of these tags")
 	_ = c.RegisterFlagCompletionFunc("tags", completeTags)
 	_ = c.RegisterFlagCompletionFunc("skip-tags", completeTags)
+	_ = c.RegisterFlagCompletionFunc("extra-vars", completeParams)
 	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: report what would change; job types that cannot are skipped")
 	c.Flags().BoolVarP(&f.diff, "diff", "D", false, "show what changes in files")
 	c.Flags().BoolVar(&f.RetryFailed, "retry-failed", false, "only hosts that did not succeed in the playbook's last run; with --from failed-step, at the step that failed")

@@ -110,8 +110,8 @@ func CompleteHosts(f *Flags, here func(*cobra.Command, []string, string) ([]stri
 	}
 }
 
-// CompleteLaunch completes what narrows a launch on a server: --limit by its hosts, --tags and
-// --skip-tags by the steps of the playbook that name returns.
+// CompleteLaunch completes options of a launch on a server: --limit by its hosts, --tags, --skip-tags
+// and -e by the playbook that name returns.
 func CompleteLaunch(c *cobra.Command, f *Flags, name func(args []string) string) {
 	limit := func(ctx context.Context, c *client.Client, _, part string) ([]string, error) {
 		list, err := c.Hosts(ctx, client.Page{Limit: completedHosts})
@@ -124,7 +124,11 @@ func CompleteLaunch(c *cobra.Command, f *Flags, name func(args []string) string)
 		p, err := c.Playbook(ctx, playbook)
 		return localrun.ContinueTags(part, []byte(p.Source)), err
 	}
-	for flag, list := range map[string]func(ctx context.Context, c *client.Client, playbook, part string) ([]string, error){"limit": limit, "tags": tags, "skip-tags": tags} {
+	params := func(ctx context.Context, c *client.Client, playbook, part string) ([]string, error) {
+		p, err := c.Playbook(ctx, playbook)
+		return localrun.ContinueParams(part, []byte(p.Source)), err
+	}
+	for flag, list := range map[string]func(ctx context.Context, c *client.Client, playbook, part string) ([]string, error){"limit": limit, "tags": tags, "skip-tags": tags, "extra-vars": params} {
 		_ = c.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
 			names, directive := Complete(f, func(ctx context.Context, c *client.Client) ([]string, error) { return list(ctx, c, name(args), part) })(cmd, nil, part)
 			return names, directive | cobra.ShellCompDirectiveNoSpace
@@ -132,13 +136,29 @@ func CompleteLaunch(c *cobra.Command, f *Flags, name func(args []string) string)
 	}
 }
 
-// PendingPlaybooks returns the playbooks that have pending handlers.
-func PendingPlaybooks(ctx context.Context, c *client.Client) ([]string, error) {
-	list, err := c.Handlers(ctx, client.HandlerFilter{}, client.Page{Limit: completedHosts})
-	names := core.Map(list.Items, func(h api.PendingHandler) string { return h.Playbook })
-	slices.Sort(names)
-	return slices.Compact(names), err
+// Pending returns a function that lists one field of pending handlers, each value once.
+func Pending(field func(api.PendingHandler) string) func(context.Context, *client.Client) ([]string, error) {
+	return func(ctx context.Context, c *client.Client) ([]string, error) {
+		list, err := c.Handlers(ctx, client.HandlerFilter{}, client.Page{Limit: completedHosts})
+		names := core.Map(list.Items, field)
+		slices.Sort(names)
+		return slices.Compact(names), err
+	}
 }
+
+// CompletePending completes the flags that narrow pending handlers.
+func CompletePending(c *cobra.Command, f *Flags) {
+	for flag, field := range map[string]func(api.PendingHandler) string{"playbook": PendingPlaybook, "host": pendingHost, "handler": pendingName} {
+		if c.Flags().Lookup(flag) != nil {
+			CompleteFlag(c, flag, f, Pending(field))
+		}
+	}
+}
+
+// PendingPlaybook returns the playbook of a pending handler.
+func PendingPlaybook(h api.PendingHandler) string { return h.Playbook }
+func pendingHost(h api.PendingHandler) string     { return h.Host }
+func pendingName(h api.PendingHandler) string     { return h.Handler }
 
 // CompleteRunHost completes a run, then one of its hosts.
 func CompleteRunHost(f *Flags) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
