@@ -110,8 +110,8 @@ func CompleteHosts(f *Flags, here func(*cobra.Command, []string, string) ([]stri
 	}
 }
 
-// CompleteLaunch completes options of a launch on a server: --limit by its hosts, --tags, --skip-tags
-// and -e by the playbook that name returns.
+// CompleteLaunch completes options of a launch on a server: --limit by its hosts, --tags,
+// --skip-tags and -e by the playbook that name returns.
 func CompleteLaunch(c *cobra.Command, f *Flags, name func(args []string) string) {
 	limit := func(ctx context.Context, c *client.Client, _, part string) ([]string, error) {
 		list, err := c.Hosts(ctx, client.Page{Limit: completedHosts})

@@ -1,8 +1,12 @@
 package remote
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
@@ -46,6 +50,41 @@ func TestListOf(t *testing.T) {
 			if got := listOf(&e); !strings.HasPrefix(got, want+" lists") {
 				t.Errorf("%s: %s: the hint is %q, expected %q", e.What, e.Detail, got, want)
 			}
+		}
+	}
+}
+
+// A server that is overloaded, or the proxy before it, is named with its status or its reason, and
+// with the next command. Control: a fault of the server is no overload.
+func TestReportOfAnOverloadedServer(t *testing.T) {
+	for status, c := range map[int]struct {
+		body string
+		want []string
+	}{
+		http.StatusTooManyRequests:     {`{"detail":"the token ci may have 4 streams and exports open, and has them: close some, or try again later"}`, []string{"the token ci may have 4 streams", "run the command again later", "turnus admin health http://"}},
+		http.StatusServiceUnavailable:  {`{"detail":"the ledger is away"}`, []string{"show run r1: server http://", "the ledger is away", "run the command again later"}},
+		http.StatusBadGateway:          {"<html>bad gateway</html>", []string{"answers 502 Bad Gateway", "run the command again later"}},
+		http.StatusInternalServerError: {`{"detail":"a fault"}`, []string{"a fault"}},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, c.body)
+		}))
+		t.Cleanup(server.Close)
+		ask, err := client.New(client.Config{Server: server.URL, Patience: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = ask.Run(t.Context(), "r1")
+		said := Reported(err).Error()
+		for _, want := range c.want {
+			if !strings.Contains(said, want) {
+				t.Errorf("%d: %q is without %q", status, said, want)
+			}
+		}
+		if strings.Contains(said, "hint:") == (status == http.StatusInternalServerError) {
+			t.Errorf("%d: %q", status, said)
 		}
 	}
 }

@@ -252,6 +252,8 @@ func Reported(err error) error {
 		return fmt.Errorf("%w: %s", err, securefile.ExplainTLS(e.Cause, clientOptions()))
 	case e.Status == 0:
 		return fmt.Errorf("%w\nhint: is it running? turnus up runs one here; turnus context ls shows which server is asked", err)
+	case errors.Is(err, core.ErrUnavailable) && !e.Local() && !strings.Contains(e.Detail, "\nhint: "):
+		return fmt.Errorf("%w\nhint: the server may be overloaded: run the command again later. turnus admin health %s shows whether it works", err, e.Server)
 	}
 	return err
 }
