@@ -26,6 +26,23 @@ type Diagnostic struct {
 	Included string `json:"included,omitempty"` // where the file is included, as file:line:col
 }
 
+const includedAt = ", included at "
+
+// Playbook returns the file of the playbook that has the problem, or includes the file that has it.
+func (d Diagnostic) Playbook() string {
+	if d.Included == "" {
+		return d.File
+	}
+	outermost := d.Included // file:line:col
+	if at := strings.LastIndex(outermost, includedAt); at >= 0 {
+		outermost = outermost[at+len(includedAt):]
+	}
+	for range 2 {
+		outermost = outermost[:max(0, strings.LastIndex(outermost, ":"))]
+	}
+	return outermost
+}
+
 func (d Diagnostics) Error() string {
 	return strings.Join(core.Map(d, Diagnostic.String), "\n\n")
 }
@@ -81,7 +98,7 @@ func (s Step) Place() string {
 	}
 	at := fmt.Sprintf("%s:%d", s.src.file, s.Line)
 	if s.src.included != "" {
-		at += ", included at " + s.src.included
+		at += includedAt + s.src.included
 	}
 	return at
 }

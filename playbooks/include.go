@@ -259,7 +259,7 @@ func (d *decoder) inner(f *stepsFile, n *yaml.Node, p, name string, h inherited)
 func (s *source) placeOf(n *yaml.Node) string {
 	at := Diagnostic{File: s.file, Line: n.Line, Col: n.Column}.Place()
 	if s.included != "" {
-		at += ", included at " + s.included
+		at += includedAt + s.included
 	}
 	return at
 }

@@ -1,6 +1,7 @@
 package playbooks_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -176,6 +177,9 @@ func TestBadIncludes(t *testing.T) {
 			_, err := playbooks.Parse("web.yaml", []byte(head+tt.steps), included(t, tt.files))
 			if err == nil {
 				t.Fatal("it loads, but it is bad")
+			}
+			if bad, ok := errors.AsType[playbooks.Diagnostics](err); !ok || bad[0].Playbook() != "web.yaml" {
+				t.Errorf("the playbook to validate is not web.yaml: %v", err)
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(err.Error(), want) {

@@ -46,7 +46,7 @@ func TestParamValues(t *testing.T) {
 			}
 			if c.Says != "" {
 				var diags playbooks.Diagnostics
-				if !errors.As(err, &diags) || len(diags) != 1 || diags[0].Line == 0 || !strings.Contains(err.Error(), "param \""+c.Name+"\"") || !strings.Contains(err.Error(), c.Says) {
+				if !errors.As(err, &diags) || len(diags) != 1 || diags[0].Line == 0 || !strings.Contains(diags[0].Hint, "-e ") && !strings.Contains(diags[0].Hint, "quotes") || !strings.Contains(err.Error(), "param \""+c.Name+"\"") || !strings.Contains(err.Error(), c.Says) {
 					t.Errorf("%s = %#v: %v", c.Name, v, err)
 				}
 				if err != nil && strings.Contains(err.Error(), "hunter2") {

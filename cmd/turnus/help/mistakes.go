@@ -35,7 +35,7 @@ func ErrorMessage(cmd *cobra.Command, err error, code int) string {
 // nextCommand returns the command to type after an error that names none itself.
 func nextCommand(cmd *cobra.Command, err error) string {
 	if bad, ok := errors.AsType[playbooks.Diagnostics](err); ok && len(bad) > 0 {
-		return "mend it, then check it: turnus validate " + bad[0].File
+		return "mend it, then check it: turnus validate " + bad[0].Playbook()
 	}
 	if bad, ok := errors.AsType[windows.Problems](err); ok && len(bad) > 0 {
 		return "mend it, then check it: turnus windows lint " + bad[0].File
