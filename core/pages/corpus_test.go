@@ -112,7 +112,7 @@ func corpusAnswers() map[string]any {
 		"GET /v1/calendar":            api.Calendar{At: at, From: at.AddDate(0, 0, -1), To: at.AddDate(0, 0, 13), Lanes: []api.CalendarLane{lane}, Zones: []api.CalendarZone{{Name: hostile}}},
 		"GET /v1/calendar-feeds":      items([]api.CalendarFeed{{ID: "f1", Name: hostile, Tenant: hostile, CreatedBy: hostile, Created: at}}),
 		"GET /v1/sources":             items([]api.Source{{Name: hostile, Waiting: &api.WaitingSource{Generation: hostile, At: at, Reason: hostile}}}),
-		"GET /v1/handlers":            items([]api.PendingHandler{{Playbook: hostile, Host: hostile, Handler: hostile, Run: hostile, Since: at}}),
+		"GET /v1/handlers":            items([]api.PendingHandler{{Playbook: hostile, Host: hostile, Handler: hostile, Run: hostile, Since: at, Removed: true, At: hostile}}),
 		"GET /v1/runs/r0":             api.Run{ID: "r0", Playbook: hostile, Phase: api.Finished, Ended: at, Reason: hostile, LaunchReason: hostile, Total: 8, Outcomes: map[core.Outcome]int{core.Failed: 3}},
 		"POST /v1/runs/r0/retry/plan": plan,
 	}

@@ -20,6 +20,7 @@ func functions() template.FuncMap {
 		"iso":       func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":       ago,
 		"lasting":   func(s core.Seconds) string { return lasting(s.Duration()) },
+		"shell":     core.ShellWord,
 		"endpart":   func() template.HTML { return partEnd },
 		"worked":    pictures.Worked,
 		"shareNote": func() string { return pictures.ShareHistoryNote },

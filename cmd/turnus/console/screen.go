@@ -118,14 +118,6 @@ func control(r rune) bool {
 	return r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069)
 }
 
-// Quote returns an argument as a shell takes it.
-func Quote(arg string) string {
-	if strings.ContainsAny(arg, " *?[]{}!&;$|<>()#~`'\"\\") {
-		return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-	}
-	return arg
-}
-
 // Printable takes control characters out of one line, so that no host can drive the operator's
 // terminal.
 func Printable(s string) string {

@@ -159,7 +159,7 @@ func RemovedText(subject, playbook, handler, place, flags string) string {
 		place = "; a run had it at " + place
 	}
 	return console.Printable(fmt.Sprintf("%s no longer has it%s, so no run calls it: add it again and run the playbook, or do by hand what it does and forget it: "+
-		"turnus hosts handlers drop %s --handler %s%s", subject, place, playbook, console.Quote(handler), flags))
+		"turnus hosts handlers drop %s --handler %s%s", subject, place, playbook, core.ShellWord(handler), flags))
 }
 
 // outputGroup is hosts whose step printed the same.
