@@ -40,6 +40,11 @@ turnus run params.yaml -i hosts.ini -e mode=ful
 turnus plan params.yaml -i hosts.ini -e count=many
 turnus run site.yaml -i hosts.ini -o yml
 turnus run site.yaml -i hosts.ini -u
+turnus run site.yaml -i hosts.ini --list-tasks
+turnus run site.yaml -i hosts.ini --dry-run --list-tasks
+turnus run site.yaml -i hosts.ini --check --list-hosts --limit nobody
+turnus run param.yaml -i hosts.ini -e port=many
+turnus run includes.yaml -i hosts.ini
 turnus run site.yaml -i hosts.ini --select 'host.nme == "web1"'
 turnus run site.yaml -i hosts.ini --upload-rate -5MiB
 turnus run site.yaml -i hosts.ini --upload-rate 5
