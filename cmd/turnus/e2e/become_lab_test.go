@@ -121,7 +121,7 @@ steps:
 		if got := refused(); got != i+1 {
 			t.Errorf("sudo refused %d passwords in %d runs\n%s", got, i+1, p.out)
 		}
-		if !p.out.has("the password of user ops is wrong", "correct become_password") || strings.Contains(p.out.String(), "horse") {
+		if !p.out.has("the password of user ops is wrong", "give the right one with -K or --become-password-env") || strings.Contains(p.out.String(), "horse") {
 			t.Errorf("stdout: %s\nstderr: %s", p.out, p.err)
 		}
 	}
