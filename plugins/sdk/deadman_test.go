@@ -464,19 +464,6 @@ func TestDeadManOutlivesAPowerCutWhileTheLockIsTaken(t *testing.T) {
 	s.look(sdk.StateArmed)
 }
 
-// able ends a test that needs more than the machine has. In CI that is a failure, elsewhere a skip
-// with the reason.
-func able(t *testing.T, what string, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case os.Getenv("CI") != "":
-		t.Fatalf("%s: %v (in CI this is a failure)", what, err)
-	default:
-		t.Skipf("SKIPPED, NOT TESTED: %s: %v", what, err)
-	}
-}
-
 // The shell of small devices: all of it, also the timer, runs under busybox, which takes the place
 // of /bin/sh in a mount namespace.
 func TestDeadManUnderBusybox(t *testing.T) {
