@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	mathrand "math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,7 +71,9 @@ func (v *Vendor) Image(tb testing.TB, version, behaviour string) []byte {
 	if behaviour == ImageSick {
 		health = "#!/bin/sh\necho the forwarding plane is down >&2\nexit 1\n"
 	}
-	for name, text := range map[string]string{"os-release": "ID=bootlab\nVERSION_ID=" + version + "\n", "behaviour": behaviour + "\n", "health": health} {
+	system := make([]byte, 128<<10) // more than a file that is sent at once
+	_, _ = mathrand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%32.32s", version)))).Read(system)
+	for name, text := range map[string]string{"system": string(system), "os-release": "ID=bootlab\nVERSION_ID=" + version + "\n", "behaviour": behaviour + "\n", "health": health} {
 		must(tb, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700)) //nolint:gosec // it is run
 	}
 	runTool(tb, program, dir, dir+".img", "-noappend", "-quiet", "-no-progress")
