@@ -124,7 +124,7 @@ func TestLabUpHoldsWhatNetBoxLacks(t *testing.T) {
 	args := []string{"--server", address(p), "--token-file", filepath.Join(u.data, "admin.token")}
 	diff := u.start(append([]string{"inventory", "diff", "nb"}, args...)...)
 	diff.wants(0)
-	if !diff.out.has("waiting for approval, with 2820 hosts: it lacks 180 of 3000 hosts", "- sw2999", "turnus inventory approve nb --generation "+s.Waiting.Generation) {
+	if !diff.out.has("waiting for approval, with 2820 hosts: it lacks 180 of 3000 hosts", "- sw2999", "turnus inventory approve nb "+strings.Join(args, " ")+" --generation "+s.Waiting.Generation) {
 		t.Errorf("it shows\n%s", tail(diff.out.String()))
 	}
 	u.start(append([]string{"inventory", "approve", "nb", "--generation", s.Waiting.Generation + "0"}, args...)...).wants(5)
