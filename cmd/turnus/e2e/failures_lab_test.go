@@ -20,7 +20,7 @@ func TestLabFailuresNameWhatToDo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1})
 	full := filepath.Join(t.TempDir(), "full")
-	if err := os.Mkdir(full, 0o755); err != nil { //nolint:gosec // the login reaches it as root
+	if err := os.Mkdir(full, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	mount := func(args ...string) {
@@ -46,7 +46,7 @@ func TestLabFailuresNameWhatToDo(t *testing.T) {
 	tty := inventory("tty.ini", "Defaults requiretty\n%s ALL=(ALL) ALL", "")
 	hosts := l.file("known_hosts", known)
 	tree := filepath.Join(l.dir, "tree")
-	if err := os.MkdirAll(tree, 0o755); err != nil { //nolint:gosec // a test's folder
+	if err := os.MkdirAll(tree, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 4 {

@@ -49,7 +49,10 @@ func TestParamsOfForms(t *testing.T) {
 		}
 		form := url.Values{"param.release": {"1.0"}}
 		form.Set("param."+c.Name, text)
-		t.Run(fmt.Sprintf("%s=%s", c.Name, text), func(t *testing.T) { s.formParam(t, form, cookie, c) })
+		t.Run(fmt.Sprintf("%s=%s", c.Name, text), func(t *testing.T) {
+			t.Parallel()
+			s.formParam(t, form, cookie, c)
+		})
 	}
 }
 
