@@ -21,7 +21,8 @@ func TestLabWithoutBecome(t *testing.T) {
 	}
 	l := newEverydayLab(t)
 	l.root = l.ops
-	for _, s := range everydaySteps() {
+	fstab := "printf '# static\n' >/etc/fstab; "
+	for _, s := range append(everydaySteps(), everyday{uses: "mount", before: fstab, with: sdk.With{"path": "/srv/m", "source": "tmpfs", "type": "tmpfs", "state": "present"}, state: "cat /etc/fstab"}) {
 		lab(t, l.m, s.before)
 		was := lab(t, l.m, s.state)
 		got, _ := l.call(t, s, false, false)
@@ -29,7 +30,7 @@ func TestLabWithoutBecome(t *testing.T) {
 		if !got.Failed || !strings.Contains(got.Reason, "become: true") || strings.Count(got.Reason, "\nhint: ") > 1 {
 			t.Errorf("%s %v: %+v", s.uses, s.with, got)
 		}
-		for _, no := range []string{"useradd nor", "groupadd nor", "another process", "try again later", "Authentication failure"} {
+		for _, no := range []string{"useradd nor", "groupadd nor", "another process", "try again later", "Authentication failure", "disk may be full"} {
 			if strings.Contains(got.Reason, no) {
 				t.Errorf("%s: the reason is false: %s", s.uses, got.Reason)
 			}

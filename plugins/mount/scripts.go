@@ -83,7 +83,8 @@ for a in "$@"; do
   write-*)
     n=/etc/.fstab.new
     rm -f $n
-    if [ -e /etc/fstab ]; then cp -p /etc/fstab $n; else (umask 022; : >$n); fi && cat >$n && chmod u+w $n || { rm -f $n; echo "/etc/fstab was not written: ` + shell.Full + `" >&2; exit 1; }
+    (umask 022; : >$n) || exit 1
+    { [ ! -e /etc/fstab ] || cp -p /etc/fstab $n; } && cat >$n && chmod u+w $n || { rm -f $n; echo "/etc/fstab was not written: ` + shell.Full + `" >&2; exit 1; }
     [ "$(cat /etc/fstab 2>/dev/null)" = "$old" ] || { rm -f $n; echo "another process changed /etc/fstab meanwhile: run the step again" >&2; exit 1; }
     mv -f $n /etc/fstab || exit 1
     [ ! -d /run/systemd/system ] || cmd systemctl daemon-reload ;;

@@ -204,7 +204,8 @@ same || { echo "the kernel has $(cat "$path") after $v was written" >&2; exit 1;
 mkdir -p "${f%/*}" && cd "${f%/*}" || exit 1
 n=.${f##*/}.new
 rm -f "./$n"
-if [ -e "$f" ]; then cp -p "$f" "./$n"; else (umask 022; : >"./$n") || exit 1; fi &&
+(umask 022; : >"./$n") || exit 1
+{ [ ! -e "$f" ] || cp -p "$f" "./$n"; } &&
   printf '%s = %s\n' "$k" "$v" >"./$n" && mv -f "./$n" "$f" && exit
 rm -f "./$n"
 echo "$f was not written: ` + shell.Full + `" >&2
