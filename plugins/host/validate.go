@@ -53,11 +53,11 @@ func (s *Supervisor) Validate(ctx context.Context, jobType string, params json.R
 // unanswered returns how a question ended that has no answer.
 func unanswered(ctx context.Context, p *process, within time.Duration, err error) error {
 	code := status.Code(err)
-	ended := code == codes.Canceled || code == codes.DeadlineExceeded // the plugin may see the deadline first
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) || ended && ctx.Err() == nil {
+	late := code == codes.DeadlineExceeded && ctx.Err() == nil // the plugin may see the deadline first
+	if late || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("did not answer within %v", within)
 	}
-	if code != codes.Unavailable {
+	if code != codes.Unavailable && code != codes.Canceled { // those of a connection that is lost, and of one that we closed then
 		return fmt.Errorf("failed: %s", status.Convert(err).Message())
 	}
 	t := time.NewTimer(describeGrace)
