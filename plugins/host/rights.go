@@ -10,13 +10,14 @@ import (
 )
 
 // The texts of a failure. denied matches those of actions that only root may do. Root of the host
-// is no help where elsewhere matches: ssh refused a login, or the worker may not use its own file.
+// is no help where elsewhere matches: ssh or a database refused a login, or the worker may not use
+// its own file or network.
 var (
 	denied = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?i)permission denied|operation not permitted|access denied|interactive authentication required|superuser|must be privileged|\b(as|be|only|you) root\b`)
 	})
 	elsewhere = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?i)permission denied[^(]{0,20}\((publickey|password|keyboard|gssapi|hostbased)|(artifact "|save \S+: |folder for fetched files)[^\n]*`)
+		return regexp.MustCompile(`(?i)permission denied[^(]{0,20}\((publickey|password|keyboard|gssapi|hostbased)|(artifact "|save \S+: |folder for fetched files|access denied for user|permission denied for |dial |connect: )[^\n]*`)
 	})
 )
 

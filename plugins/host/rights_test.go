@@ -32,6 +32,9 @@ func TestBecomeHint(t *testing.T) {
 		"another failure":      {"deploy", "", "no space left on device", false},
 		"git":                  {"deploy", "", "git@example.net: Permission denied (publickey).", false},
 		"a file of the worker": {"deploy", "", `template: artifact "t.tmpl": open t.tmpl: permission denied`, false},
+		"a database":           {"deploy", "", "ERROR 1045 (28000): Access denied for user 'x'@'db' (using password: YES)", false},
+		"a table":              {"deploy", "", "ERROR:  permission denied for table orders", false},
+		"the worker's network": {"deploy", "", "GET http://192.0.2.1/: dial tcp 192.0.2.1:80: connect: operation not permitted", false},
 		"a fetched file":       {"deploy", "", "save m1/x: mkdirat m1: permission denied", false},
 	} {
 		call := &Call{Become: core.Become{User: c.become}}
