@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -33,7 +34,7 @@ type sink struct {
 	err   error // of the caller's writer, or errTooLong
 }
 
-var errNoTool = errors.New("the host has no stat that gives mode and size")
+var errNoTool = errors.New("the host has no stat that gives mode and size, or no /proc/self/fd")
 
 var errTooLong = errors.New("file is longer than allowed")
 
@@ -209,7 +210,7 @@ func (d *download) byCat(ctx context.Context) (uint32, error) {
 	case exit.Code == exitRefused:
 		return 0, d.fail("", mark(why, core.ErrInvalid))
 	case exit.Code == exitNoTool && !h.done:
-		return 0, d.fail("", mark(why, errNoTool))
+		return 0, d.fail("", mark(errors.New(cmp.Or(why.Error(), errNoTool.Error())), errNoTool))
 	case exit.Code != 0 || !h.done:
 		return 0, d.fail("may the user read it? See ls -l on the host", fmt.Errorf("exit code %d: %w", exit.Code, why))
 	case d.out.n < int64(size):

@@ -51,7 +51,7 @@ elif [ ! -e "$p" ]; then
   if [ -d "${p%/*}/" ]; then echo absent; else echo "absent nofolder"; fi
 elif [ -f "$p" ]; then
   enter "${p%/*}/" || exit 1
-  if alone; then echo file; exec cat "./${p##*/}"; fi
+  if alone || [ ! -d /proc/self/fd ]; then echo file; exec cat "./${p##*/}"; fi
   pin "${p##*/}" || { echo "$p was replaced by another user while it was read" >&2; exit 1; }
   echo file; exec cat <&3
 else echo other; fi
@@ -126,13 +126,13 @@ up=..
 umask 077
 if [ "$old" ]; then
   [ -f "../$t" ] || fail "$changed"
-  cp -pP "../$t" ./x || fail "the file cannot be copied beside itself: ` + shell.Full + `"
+  cp -pP "../$t" ./x || fail "the file cannot be copied beside itself"
   [ -f ./x ] && [ ! -L ./x ] || fail "$changed"
   is "$old" ./x || fail "$changed"
   same || fail "this login cannot keep the owner of the file: run the step with become: true"
   case $mode in ??-*) chmod u+w ./x ;; esac
 fi
-cat >./x || fail "the new content was not written: ` + shell.Full + `"
+cat >./x || fail "the new content was not written"
 is "$new" ./x || fail "the new content did not arrive whole"
 if [ -z "$old" ]; then
   chmod "$m" ./x
