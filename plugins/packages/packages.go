@@ -209,7 +209,7 @@ func lockFailure(said, last string, wait time.Duration) error {
 		return nil
 	}
 	if line := unopened().FindString(said); line != "" {
-		return sdk.Failf("%s", line).Effects(sdk.EffectsNone)
+		return sdk.Refuse("%s", line)
 	}
 	who, look := "another process", "ps -ef"
 	if all := heldBy().FindAllStringSubmatch(said, -1); len(all) > 0 {

@@ -115,7 +115,7 @@ func Failf(format string, args ...any) *Failure {
 	return &Failure{reason: err.Error(), err: err}
 }
 
-// Refuse is Failf for a step that did nothing to the host.
+// Refuse is Failf, with its format, for a step that did nothing to the host.
 func Refuse(format string, args ...any) *Failure { return Failf(format, args...).Effects(EffectsNone) }
 
 // Retryable declares that trying again may help.

@@ -168,7 +168,7 @@ func (s *Server) leave(lease string) {
 // runtime.Goexit, ends one job and not its neighbours.
 func call(ctx context.Context, t *jobType, s *session) error {
 	if s.req.GetCheck() && !t.Check {
-		return Fail(t.Name + " does not support check mode; nothing was done").Effects(EffectsNone)
+		return Refuse("%s does not support check mode; nothing was done", t.Name)
 	}
 	returned := make(chan error, 1)
 	go func() {
