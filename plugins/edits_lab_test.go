@@ -35,7 +35,7 @@ func fullDisk(t *testing.T, m *servers.Machine, def sdk.Def, with sdk.With) {
 	with["path"] = "/small/f"
 	got := on(t, m, def).Run(with)
 	after := lab(t, m, "tr '\\n' ' ' </small/f; ls -A /small; umount /small")
-	if got.Outcome != "failed" || !strings.Contains(got.Reason, "the disk may be full: see df -h on the host") || after != "a port 1 z f\nrest" {
+	if got.Outcome != "failed" || !strings.Contains(got.Reason, "See df -h on the host") || after != "a port 1 z f\nrest" {
 		t.Errorf("a full disk: %s (%s); then %q", got.Outcome, got.Reason, after)
 	}
 }
@@ -184,7 +184,7 @@ systemctl is-enabled night.timer 2>/dev/null; systemctl is-active night.timer; s
 	}
 
 	lab(t, m, before+"; mount -t tmpfs -o size=4k tmpfs /etc/systemd/system && cat /dev/zero >/etc/systemd/system/rest 2>/dev/null; true")
-	if got := kit.Run(weekly); got.Outcome != "failed" || !strings.Contains(got.Reason, "see df -h on the host") || lab(t, m, "ls -A /etc/systemd/system") != "rest" {
+	if got := kit.Run(weekly); got.Outcome != "failed" || !strings.Contains(got.Reason, "See df -h on the host") || lab(t, m, "ls -A /etc/systemd/system") != "rest" {
 		t.Errorf("a full disk: %s (%s)", got.Outcome, got.Reason)
 	}
 	lab(t, m, "umount /etc/systemd/system; systemctl daemon-reload")

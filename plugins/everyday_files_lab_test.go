@@ -105,7 +105,7 @@ func TestLabSysctl(t *testing.T) {
 		t.Errorf("another file that sets the key: %v", got.Logs)
 	}
 	lab(t, m, "rm -f "+file+" /etc/sysctl.d/99-late.conf; mount -t tmpfs -o size=4k tmpfs /etc/sysctl.d && cat /dev/zero >/etc/sysctl.d/rest 2>/dev/null; true")
-	if got := kit.Run(with); got.Outcome != "failed" || !strings.Contains(got.Reason, "see df -h on the host") || lab(t, m, "ls -A /etc/sysctl.d") != "rest" {
+	if got := kit.Run(with); got.Outcome != "failed" || !strings.Contains(got.Reason, "See df -h on the host") || lab(t, m, "ls -A /etc/sysctl.d") != "rest" {
 		t.Errorf("a full disk: %s (%s), then %s", got.Outcome, got.Reason, lab(t, m, "ls -A /etc/sysctl.d"))
 	}
 	lab(t, m, "umount /etc/sysctl.d")
@@ -254,7 +254,7 @@ func TestLabCopyToAFullDisk(t *testing.T) {
 	}
 	lab(t, m, "mkdir -p /srv/w && mount -t tmpfs -o size=1200k tmpfs /srv/w && echo old | tee /srv/w/a >/srv/w/b")
 	with := sdk.With{"source": "site", "path": "/srv/w"}
-	if got := kit.Run(with); got.Outcome != "failed" || !strings.Contains(got.Reason, "disk may be full: see df -h on the host") {
+	if got := kit.Run(with); got.Outcome != "failed" || !strings.Contains(got.Reason, "nothing was replaced\nhint: is the disk full, or a quota reached? See df -h on the host") {
 		t.Errorf("%s (%s)", got.Outcome, got.Reason)
 	}
 	if now := lab(t, m, "cd /srv/w && ls -A && cat *"); now != "a\nb\nold\nold" {

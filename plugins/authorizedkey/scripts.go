@@ -93,7 +93,7 @@ cd -P -- "$home" || fail "the home directory cannot be entered"
 trap leave EXIT; trap 'exit 1' HUP INT TERM PIPE
 [ -d .ssh ] || mkdir .ssh || fail "the folder .ssh cannot be made"
 still
-cat >"./.ssh/$w" && is "$new" "./.ssh/$w" || fail "the keys were not written whole: ` + shell.Full + `"
+cat >"./.ssh/$w" && is "$new" "./.ssh/$w" || fail "the keys were not written whole"
 still
 chmod 700 .ssh/. && mv -f "./.ssh/$w" .ssh/authorized_keys || fail "the keys were not replaced"
 `

@@ -69,7 +69,7 @@ clear
 trap clear EXIT
 trap 'exit 1' HUP INT TERM PIPE
 (umask 077; mkdir "./$s") && cd -P "./$s" && is "$base/$s" && own || exit 1
-tar -xpof - && [ -f ./ops ] || fail "the files did not arrive whole, nothing was replaced: ` + shell.Full + `"
+tar -xpof - && [ -f ./ops ] || fail "the files did not arrive whole, nothing was replaced"
 exec 8<./ops 9<.
 at() {
   n=${1##*/}

@@ -145,10 +145,10 @@ fail() { echo "$1" >&2; exit 1; }
 put() {
   new=$u/.$1.new
   rm -f "$new"
-  (umask 022; : >"$new") || fail "cannot write to $u: permission denied"
-  printf %s "$2" >"$new" && mv -f "$new" "$u/$1" && return
+  why=$( (umask 022; : >"$new") 2>&1) || fail "cannot write to $u: ${why##*: }"
+  printf %s "$2" | cat >"$new" && mv -f "$new" "$u/$1" && return
   rm -f "$new"
-  fail "$u/$1 was not written: ` + shell.Full + `"
+  fail "$u/$1 was not written"
 }
 ask() { said=$(systemctl "$@" 2>&1) || fail "$(printf '%s\n' "$said" | grep -v '^See ' | tr '\n' ' ')"; }
 if [ "$timer" ]; then

@@ -84,7 +84,7 @@ for a in "$@"; do
     n=/etc/.fstab.new
     rm -f $n
     (umask 022; : >$n) || exit 1
-    { [ ! -e /etc/fstab ] || cp -p /etc/fstab $n; } && cat >$n && chmod u+w $n || { rm -f $n; echo "/etc/fstab was not written: ` + shell.Full + `" >&2; exit 1; }
+    { [ ! -e /etc/fstab ] || cp -p /etc/fstab $n; } && cat >$n && chmod u+w $n || { rm -f $n; echo "/etc/fstab was not written" >&2; exit 1; }
     [ "$(cat /etc/fstab 2>/dev/null)" = "$old" ] || { rm -f $n; echo "another process changed /etc/fstab meanwhile: run the step again" >&2; exit 1; }
     mv -f $n /etc/fstab || exit 1
     [ ! -d /run/systemd/system ] || cmd systemctl daemon-reload ;;

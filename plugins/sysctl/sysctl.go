@@ -13,7 +13,6 @@ import (
 	"unicode"
 
 	"github.com/turnus/turnus/plugins/sdk"
-	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // Params is the with: of a setting of the kernel.
@@ -206,8 +205,8 @@ n=.${f##*/}.new
 rm -f "./$n"
 (umask 022; : >"./$n") || exit 1
 { [ ! -e "$f" ] || cp -p "$f" "./$n"; } &&
-  printf '%s = %s\n' "$k" "$v" >"./$n" && mv -f "./$n" "$f" && exit
+  printf '%s = %s\n' "$k" "$v" | cat >"./$n" && mv -f "./$n" "$f" && exit
 rm -f "./$n"
-echo "$f was not written: ` + shell.Full + `" >&2
+echo "$f was not written" >&2
 exit 1
 `

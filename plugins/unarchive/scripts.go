@@ -71,7 +71,7 @@ if [ "$done" = true ]; then rm -rf "$o"; exit; fi
 mkdir -p "${p%/*}/" && (umask 077; mkdir "$n") && mkdir "$n/x" || exit 1
 if [ -z "$a" ]; then
   a=$n/archive
-  cat >"$a" || fail "the archive did not arrive whole: ` + shell.Full + `"
+  cat >"$a" || fail "the archive did not arrive whole"
 fi
 is "$want" "$a" || fail "the archive did not arrive whole, or another process changed it"
 case $t in
@@ -115,7 +115,7 @@ if [ "$strip" = true ]; then
   [ "$x" ] && [ "$x" != "$n/x" ] || refuse "strip: expected one folder in it, and nothing beside that"
 fi
 cd / || exit 1
-rm -rf "$x/.turnus-unarchive" && printf '%s\n' "$mark" >"$x/.turnus-unarchive" || fail "` + shell.Full + `"
+rm -rf "$x/.turnus-unarchive" && printf '%s\n' "$mark" | cat >"$x/.turnus-unarchive" || fail "the mark of the archive was not written"
 chmod 755 "$x" || exit 1
 if [ -d "$p" ]; then
   mode=$(stat -c %a "$p" 2>/dev/null) && chmod "$mode" "$x"

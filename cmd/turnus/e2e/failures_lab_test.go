@@ -60,7 +60,7 @@ func TestLabFailuresNameWhatToDo(t *testing.T) {
 		"control":        {right, act, ""},
 		"wrong password": {wrong, act, "hint: give the right one with -K or --become-password-env"},
 		"no tty":         {tty, act, "hint: in sudoers, write: Defaults:ops !requiretty"},
-		"full in a copy": {right, "{name: act, uses: copy, with: {source: tree, path: " + full + "/tree}}", "nothing was replaced: the disk may be full: see df -h on the host"},
+		"full in a copy": {right, "{name: act, uses: copy, with: {source: tree, path: " + full + "/tree}}", "hint: is the disk full, or a quota reached? See df -h on the host"},
 		"full in a file": {right, "{name: act, uses: file, with: {path: " + full + "/one, content: \"" + strings.Repeat("y", 300_000) + "\"}}", "hint: is the disk full, or a quota reached? See df -h on the host"},
 		"no unit":        {right, "{name: act, uses: service, with: {name: nosuch, state: started}}", "install it first, or correct the name"},
 	} {

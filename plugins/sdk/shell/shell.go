@@ -23,9 +23,6 @@ func FullDisk(text string) bool {
 	return false
 }
 
-// Full is the end of a message of a script that could not write a file whole.
-const Full = "the disk may be full: see df -h on the host"
-
 // OnlyRoot is a script that defines the function refused: it ends the script after a program that
 // only root may run has failed. Under another login, shadow ends with the false reason of a lock.
 const OnlyRoot = `refused() {
