@@ -280,8 +280,8 @@ func (a *attempts) sink(e host.Event) {
 	}
 }
 
-// warn shows a warning of the job type, once: it is a line of the step's standard error, which the
-// operator sees and the record keeps.
+// warn shows a warning of the job type, once in an attempt: it is a line of the step's standard
+// error, which the operator sees and the record keeps.
 func (a *attempts) warn(text string) {
 	if !a.warned[text] {
 		a.warned[text] = true

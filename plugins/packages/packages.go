@@ -159,7 +159,7 @@ func renew(ctx context.Context, r *sdk.Run[Params, sdk.NoState], manager string)
 	var answer sdk.Head
 	failed := execute(ctx, r, sdk.Command{Run: renewing(p, manager), Stdout: &answer, Stderr: r.Stdout()})
 	if failed != nil && answer.String() == "" {
-		return fmt.Errorf("refreshing the lists of %s: %w", manager, failed)
+		return fmt.Errorf("refreshing the lists of %s and asking for the packages: %w", manager, failed)
 	}
 	now, err := read(answer.String())
 	if err == nil {

@@ -71,7 +71,7 @@ func (v *Vendor) Image(tb testing.TB, version, behaviour string) []byte {
 	if behaviour == ImageSick {
 		health = "#!/bin/sh\necho the forwarding plane is down >&2\nexit 1\n"
 	}
-	system := make([]byte, 128<<10) // more than a file that is sent at once
+	system := make([]byte, 128<<10) // more than a file that is sent within one command
 	_, _ = mathrand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%32.32s", version)))).Read(system)
 	for name, text := range map[string]string{"system": string(system), "os-release": "ID=bootlab\nVERSION_ID=" + version + "\n", "behaviour": behaviour + "\n", "health": health} {
 		must(tb, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700)) //nolint:gosec // it is run
