@@ -91,8 +91,8 @@ func ansibleModules() map[string]string {
 	return out
 }
 
-// stepWords are the hints for the keys of a step: also where a key is a param, or a module.
-func (d *decoder) stepWords(n *yaml.Node) map[string]string {
+// stepHints are the hints for the keys of a step: also where a key is a param, or a module.
+func (d *decoder) stepHints(n *yaml.Node) map[string]string {
 	words := stepWords()
 	uses := d.child(n, "uses").Value
 	for i, key := range yamlread.Target(n).Content {

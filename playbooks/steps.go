@@ -114,7 +114,7 @@ func (d *decoder) givenNames(items []*yaml.Node) map[string]int {
 
 func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
 	s := draft{node: n, Step: Step{Retry: Retry{Attempts: 1}, Line: n.Line, src: d.src, node: n}}
-	readFields(d, n, d.stepLabel(n, index), stepFields(), d.stepWords(n), &s)
+	readFields(d, n, d.stepLabel(n, index), stepFields(), d.stepHints(n), &s)
 	local := s.Name
 	if local == "" {
 		local = freeName(s.Uses, index, taken)
