@@ -138,6 +138,11 @@ func cronJob(t *draft) *doubt {
 	if d := t.fits(accountName(), "user", "user"); d != nil {
 		return d
 	}
+	return t.jobLine()
+}
+
+// jobLine translates the command that a job of cron runs.
+func (t *draft) jobLine() *doubt {
 	job, d := t.shellArgument("job", "value")
 	switch job = strings.Trim(job, "\r\n"); {
 	case d != nil:

@@ -112,14 +112,7 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	if err := keepWindows(con, launches, f); err != nil {
 		return err
 	}
-	for _, l := range launches {
-		for _, w := range l.Playbook.Warnings {
-			con.Report(con.Paint(console.Yellow, "warning: ") + w.String())
-		}
-		for _, text := range l.Warnings() {
-			con.Report(con.Paint(console.Yellow, "warning: ") + text)
-		}
-	}
+	warnLaunches(con, launches)
 	if err := f.Queue.ChoosePool(launches); err != nil {
 		return err
 	}
@@ -130,6 +123,18 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }() // the worker gives its session back first
 
 	return follow(ctx, con, f, n, q, launches, record, log)
+}
+
+// warnLaunches reports what is unwise in playbooks and in their launches.
+func warnLaunches(con *console.Console, launches []*launch.Launch) {
+	for _, l := range launches {
+		for _, w := range l.Playbook.Warnings {
+			con.Report(con.Paint(console.Yellow, "warning: ") + w.String())
+		}
+		for _, text := range l.Warnings() {
+			con.Report(con.Paint(console.Yellow, "warning: ") + text)
+		}
+	}
 }
 
 // record opens the record of runs. Where nothing can be written there, the run continues without
