@@ -39,7 +39,12 @@ func (k *paramCheck) sentFile(v *value, s *jsonschema.Schema, param string) {
 	}
 	place := filepath.Join(k.folder, filepath.FromSlash(name))
 	p := problem{message: fmt.Sprintf("%s: ", paramName(param)), expected: "a " + kind + " at " + place + ": paths are relative to the playbook's folder"}
-	info, err := statBelow(k.folder, name)
+	root, err := os.OpenRoot(k.folder)
+	if err != nil {
+		return // a worker may run as another user
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Stat(strings.TrimRight(filepath.FromSlash(name), string(filepath.Separator)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		p.message += fmt.Sprintf("there is no %s %s", kind, quote(name))
@@ -58,7 +63,7 @@ func (k *paramCheck) sentFile(v *value, s *jsonschema.Schema, param string) {
 		p.hint = "ls -ld " + place + " shows what it is"
 	case rendered && info.Size() <= min(*k.room, templates.Most): // a run refuses a larger one
 		*k.room -= info.Size()
-		err := parseTemplate(k.folder, name, place)
+		err := parseTemplate(root, name, place)
 		if err == nil {
 			return
 		}
@@ -102,7 +107,7 @@ func (k *paramCheck) folderTemplates(with *value) {
 			return nil //nolint:nilerr // a run refuses it
 		}
 		*k.room -= info.Size()
-		if err := parseTemplate(k.folder, name, filepath.Join(k.folder, filepath.FromSlash(name))); err != nil {
+		if err := parseTemplate(root, name, filepath.Join(k.folder, filepath.FromSlash(name))); err != nil {
 			k.report(source, templateProblem(err))
 		}
 		return nil
@@ -117,15 +122,10 @@ const maxTemplates = 8 << 20
 
 // parseTemplate returns the mistake in a template, with its place. A file that cannot be read is
 // left to the run.
-func parseTemplate(folder, name, place string) error {
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return nil // a worker may run as another user
-	}
-	defer func() { _ = root.Close() }()
+func parseTemplate(root *os.Root, name, place string) error {
 	text, err := root.ReadFile(filepath.FromSlash(name))
 	if err != nil {
-		return nil // a worker may run as another user
+		return nil //nolint:nilerr // a worker may run as another user
 	}
 	_, err = templates.Parse(place, string(text), strings.ToLower)
 	return err
@@ -139,15 +139,6 @@ func templateProblem(err error) problem {
 		p.hint = fmt.Sprintf("with vars: {%[1]s: ${{ vars.%[1]s }}} in the step, the template has {{ .Vars.%[1]s }}", m[1])
 	}
 	return p
-}
-
-func statBelow(folder, name string) (fs.FileInfo, error) {
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	return root.Stat(strings.TrimRight(filepath.FromSlash(name), string(filepath.Separator)))
 }
 
 // nearSent returns what a path that does not exist most likely meant, or how to name a file that is
