@@ -19,7 +19,8 @@ import (
 )
 
 // fileKeyword marks a param that names a file or folder below the playbook's folder; its value is
-// "file", "folder", or "template": a file that is a Go template.
+// "file", "folder", or "template": a file that is a Go template. Of a boolean it is "templates":
+// where it is true, files *.tmpl of a folder beside it are Go templates.
 const fileKeyword = "x-turnus-file"
 
 // A file may also be named by its digest, under which workers have it.
@@ -74,17 +75,24 @@ func (k *paramCheck) sentFile(v *value, s *jsonschema.Schema, param string) {
 	k.report(v, p)
 }
 
-// folderTemplates reports mistakes in the templates of a folder that the job type copy renders.
-func (k *paramCheck) folderTemplates(with *value) {
-	var source *value
-	render := false
+// folderTemplates reports mistakes in the templates of the folders that a mapping names, where
+// another param of it is true by which they are rendered.
+func (k *paramCheck) folderTemplates(with *value, s *jsonschema.Schema) {
+	var folders []*value
+	rendered := false
 	for _, f := range with.fields {
-		if f.name == "source" {
-			source = f.value
+		sub := k.deref(s.Properties[f.name])
+		if sub == nil {
+			continue
 		}
-		render = render || f.name == "templates" && f.literal == true
+		switch sub.Extra[fileKeyword] {
+		case "folder":
+			folders = append(folders, f.value)
+		case "templates":
+			rendered = rendered || f.literal == true
+		}
 	}
-	if !render || source == nil || source.dynamic {
+	if !rendered || k.folder == "" {
 		return
 	}
 	root, err := os.OpenRoot(k.folder)
@@ -92,7 +100,16 @@ func (k *paramCheck) folderTemplates(with *value) {
 		return // a worker may run as another user
 	}
 	defer func() { _ = root.Close() }()
+	for _, folder := range folders {
+		k.templatesBelow(root, folder)
+	}
+}
+
+func (k *paramCheck) templatesBelow(root *os.Root, source *value) {
 	folder, _ := source.literal.(string)
+	if folder == "" {
+		return // an expression
+	}
 	_ = fs.WalkDir(root.FS(), path.Clean(folder), func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || len(k.found) == maxFound:

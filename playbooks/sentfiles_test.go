@@ -113,7 +113,8 @@ func TestFilesThatIncludedStepsSendAreThere(t *testing.T) {
 	}
 }
 
-// The job type copy renders the templates of a folder: their mistakes are found before a run.
+// The mistakes in templates of a folder are found before a run, whatever the job type and its
+// params are called.
 func TestTemplatesOfAFolderAreParsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -130,16 +131,19 @@ func TestTemplatesOfAFolderAreParsed(t *testing.T) {
 		}
 	}
 	o := playbooks.Options{Types: func(name string) (playbooks.Type, bool) {
-		return playbooks.Type{Name: name, Params: json.RawMessage(`{"type": "object", "properties": {"source": {"type": "string", "x-turnus-file": "folder"}, "templates": {"type": "boolean"}, "vars": {"type": "object"}}}`)}, true
+		return playbooks.Type{Name: name, Params: json.RawMessage(`{"type": "object", "properties": {"source": {"type": "string", "x-turnus-file": "folder"}, "templates": {"type": "boolean"}, "rendered": {"type": "boolean", "x-turnus-file": "templates"}, "vars": {"type": "object"},
+			"sub": {"type": "object", "properties": {"tree": {"type": "string", "x-turnus-file": "folder"}, "on": {"type": "boolean", "x-turnus-file": "templates"}}}}}`)}, true
 	}}
 	for with, want := range map[string]string{
-		`copy, with: {source: conf}`:                                                 "",
-		`copy, with: {source: conf, templates: false}`:                               "",
-		`copy, with: {source: good, templates: true}`:                                "",
-		`other, with: {source: conf, templates: true}`:                               "",
-		`copy, with: {source: "${{ host.name }}", templates: true}`:                  "",
-		`copy, with: {source: conf/, templates: true}`:                               "conf/sub/b.tmpl:2: function \"port\" not defined",
-		`copy, with: {source: conf, templates: true, vars: {a: "${{ host.name }}"}}`: "{{ .Vars.port }}",
+		`send, with: {source: conf}`:                                                "",
+		`send, with: {source: conf, rendered: false}`:                               "",
+		`send, with: {source: good, rendered: true}`:                                "",
+		`copy, with: {source: conf, templates: true}`:                               "",
+		`send, with: {source: "${{ host.name }}", rendered: true}`:                  "",
+		`send, with: {source: conf/, rendered: true}`:                               "conf/sub/b.tmpl:2: function \"port\" not defined",
+		`send, with: {source: conf, rendered: true, vars: {a: "${{ host.name }}"}}`: "{{ .Vars.port }}",
+		`send, with: {source: conf, sub: {tree: good, on: true}}`:                   "",
+		`send, with: {sub: {tree: conf, on: true}}`:                                 "conf/sub/b.tmpl:2: function \"port\" not defined",
 	} {
 		file := filepath.Join(dir, "play", "a.yaml")
 		if err := os.WriteFile(file, []byte("playbook: a\ntargets: true\nsteps:\n  - {name: s, uses: "+with+"}\n"), 0o600); err != nil {

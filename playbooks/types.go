@@ -120,9 +120,6 @@ type paramCheck struct {
 
 func (k *paramCheck) all(root *value) {
 	k.value(root, k.typ.params, "", 0)
-	if len(k.found) == 0 && k.folder != "" && k.typ.name == "copy" {
-		k.folderTemplates(root)
-	}
 	if len(k.found) > 0 || root.dynamic {
 		return
 	}
@@ -280,6 +277,9 @@ func (k *paramCheck) object(v *value, s *jsonschema.Schema, path string, depth i
 			}
 			k.report(v, problem{message: fmt.Sprintf("%s is missing", paramName(join(path, name))), expected: want})
 		}
+	}
+	if len(k.found) == 0 {
+		k.folderTemplates(v, s)
 	}
 }
 

@@ -19,7 +19,7 @@ type Params struct {
 	Source    string         `json:"source" turnus:"required,min=1,folder" jsonschema:"folder with the files, relative to the playbook"`
 	Path      string         `json:"path" turnus:"required,pattern=^/" jsonschema:"folder on the host that gets them; made where it is missing"`
 	Delete    bool           `json:"delete,omitempty" jsonschema:"remove what is in the folder of the host and not in the source"`
-	Templates bool           `json:"templates,omitempty" jsonschema:"render files whose name ends in .tmpl, as Go text/template, and drop that ending"`
+	Templates bool           `json:"templates,omitempty" turnus:"templates" jsonschema:"render files whose name ends in .tmpl, as Go text/template, and drop that ending"`
 	Vars      map[string]any `json:"vars,omitempty" turnus:"secret" jsonschema:"for the templates, as .Vars"`
 	Mode      string         `json:"mode,omitempty" turnus:"pattern=^0?[0-7]{3,4}$" jsonschema:"permission bits of all files, as quoted octal text; by default a file that is there keeps its own, a new one has 0644, and one that can be executed in the source 0755"`
 	DirMode   string         `json:"dir_mode,omitempty" turnus:"pattern=^0?[0-7]{3,4}$" jsonschema:"permission bits of all folders in it; by default a folder that is there keeps its own, and a new one has 0755"`

@@ -167,7 +167,7 @@ func (s *schema) applyTag(parent, property *jsonschema.Schema, name, tag string)
 		switch key {
 		case "secret":
 			mark(property, wire.SecretKeyword, true)
-		case "file", "folder", "template":
+		case "file", "folder", "template", "templates":
 			mark(property, wire.FileKeyword, key)
 		case "required":
 			parent.Required = append(parent.Required, name)

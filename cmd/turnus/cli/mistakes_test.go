@@ -80,6 +80,7 @@ turnus run binary.yaml -i hosts.ini
 turnus run site.yaml -i hosts.ini -e @release.yaml
 turnus validate sends.yaml
 turnus plan sends.yaml -i hosts.ini
+turnus validate renders.yaml
 turnus run gated.yaml -i hosts.ini --windows windos.yaml
 turnus run gated.yaml -i hosts.ini
 turnus up --project project --data data-2

@@ -4,8 +4,9 @@ package wire
 const SecretKeyword = "x-turnus-secret"
 
 // FileKeyword is the keyword of a text that names a file or folder of the playbook's folder: its
-// value is "file", "folder", or "template": a file that is a Go template.
-// A playbook that names a missing one is refused before a run.
+// value is "file", "folder", or "template": a file that is a Go template. Of a boolean it is
+// "templates": where it is true, files *.tmpl of a folder beside it are Go templates.
+// A playbook that names a missing file, or a template with mistakes, is refused before a run.
 const FileKeyword = "x-turnus-file"
 
 // The handshake: worker and plugin must agree on these before the first call.
