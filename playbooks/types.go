@@ -149,7 +149,10 @@ func (k *paramCheck) reportAt(src *source, n *yaml.Node, p problem) {
 // value checks one value; path is "" for with itself, then "a", "a.b", "a[0]".
 func (k *paramCheck) value(v *value, s *jsonschema.Schema, path string, depth int) {
 	v = v.opened()
-	if s = k.deref(s); s == nil || v.parts != nil || depth > MaxDepth {
+	if s = k.deref(s); s == nil || depth > MaxDepth {
+		return
+	}
+	if k.condition(v, s, path); v.parts != nil {
 		return
 	}
 	if !k.kind(v, s, path) || !k.allowed(v, s, path) {

@@ -5,7 +5,6 @@ package assert
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -13,31 +12,21 @@ import (
 
 // Params is the with: of an assertion.
 type Params struct {
-	That    []any  `json:"that" turnus:"required,min=1" jsonschema:"conditions: true or false, as expressions give them; or texts, of which an empty one and \"false\" do not hold"`
+	That    []any  `json:"that" turnus:"required,min=1,condition" jsonschema:"conditions: true or false, as expressions give them; or texts, of which an empty one and \"false\" do not hold"`
 	Message string `json:"message,omitempty" jsonschema:"text of the failure when one does not hold: what was expected, and what to do"`
 }
 
-// operator is in a text that compares something. An evaluated comparison is true or false, so such
-// a text lacks ${{ }}.
-var operator = regexp.MustCompile(`\s(?:[=!<>]=|[<>]|&&|\|\|)\s`)
-
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
+	var bad sdk.Problems
 	for i, condition := range p.That {
-		text, isText := condition.(string)
-		_, isBool := condition.(bool)
-		var err error
-		switch {
-		case !isText && !isBool:
-			err = fmt.Errorf("expected true, false or text; found %v: compare it, as in ${{ x > 0 }}", condition)
-		case operator.MatchString(text) && !strings.Contains(text, "${{"): // the examples are not evaluated
-			err = fmt.Errorf("expected a condition; found the text %q, which always holds: write ${{ %s }}", text, text)
+		switch condition.(type) {
+		case string, bool:
 		default:
-			continue
+			bad.Add(fmt.Sprintf("/that/%d", i), "expected true, false or text; found %v: compare it, as in ${{ x > 0 }}", condition)
 		}
-		return &sdk.ParamError{Pointer: fmt.Sprintf("/that/%d", i), Err: err}
 	}
-	return nil
+	return bad.Err()
 }
 
 // Def is the job type.

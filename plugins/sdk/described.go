@@ -69,6 +69,7 @@ func Described(t Type, concurrency int, fn func(context.Context, *Raw) error) (D
 var keywords = []string{
 	"$schema", "title", "description", "type", "properties", "items", "required", "additionalProperties", "enum", "pattern", "default",
 	"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", wire.SecretKeyword, wire.FileKeyword,
+	wire.ConditionKeyword,
 }
 
 func readSchema(raw json.RawMessage) (*schema, error) {

@@ -169,6 +169,8 @@ func (s *schema) applyTag(parent, property *jsonschema.Schema, name, tag string)
 			mark(property, wire.SecretKeyword, true)
 		case "file", "folder", "template", "templates":
 			mark(property, wire.FileKeyword, key)
+		case "condition":
+			mark(cmp.Or(property.Items, property), wire.ConditionKeyword, true)
 		case "required":
 			parent.Required = append(parent.Required, name)
 		case "default":

@@ -81,6 +81,7 @@ turnus run site.yaml -i hosts.ini -e @release.yaml
 turnus validate sends.yaml
 turnus plan sends.yaml -i hosts.ini
 turnus validate renders.yaml
+turnus validate guards.yaml
 turnus run gated.yaml -i hosts.ini --windows windos.yaml
 turnus run gated.yaml -i hosts.ini
 turnus up --project project --data data-2

@@ -9,6 +9,10 @@ const SecretKeyword = "x-turnus-secret"
 // A playbook that names a missing file, or a template with mistakes, is refused before a run.
 const FileKeyword = "x-turnus-file"
 
+// ConditionKeyword is the keyword of a value that is a condition. A playbook that compares
+// something there outside of ${{ }} is refused before a run: as a text it would always hold.
+const ConditionKeyword = "x-turnus-condition"
+
 // The handshake: worker and plugin must agree on these before the first call.
 const (
 	ProtocolVersion = 1
