@@ -13,7 +13,7 @@ type PendingHandler struct {
 	Run      string    `json:"run" doc:"that left it pending"`
 	Since    time.Time `json:"since"`
 	Removed  bool      `json:"removed,omitempty" doc:"the playbook no longer has it, so no run calls it"`
-	At       string    `json:"at,omitempty" doc:"file:line where the run had it, if it is removed"`
+	At       string    `json:"at,omitempty" doc:"if it is removed: its file:line in the newest run that left it, of those of the page"`
 }
 
 // DropHandlers forgets pending handlers of a playbook.

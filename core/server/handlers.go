@@ -34,7 +34,9 @@ func (s *Server) listHandlers(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	items := handlersOf(all)
-	s.markRemoved(ctx, items)
+	if err := s.markRemoved(ctx, items); err != nil {
+		return nil, err
+	}
 	return listOf(items, next), nil
 }
 
@@ -54,24 +56,29 @@ func handlersOf(all []ledger.PendingHandler) []api.PendingHandler {
 	return items
 }
 
-// markRemoved notes which handlers the project no longer has, and where they were. A server without
-// a project does not know.
-func (s *Server) markRemoved(ctx context.Context, items []api.PendingHandler) {
+// markRemoved notes which handlers the project no longer has, and where the newest run of the page
+// had each: a page has up to 1000 runs, and one is read for each handler. A server without a
+// project does not know.
+func (s *Server) markRemoved(ctx context.Context, items []api.PendingHandler) error {
 	set := s.cfg.Catalog.Set()
 	if set == nil {
-		return
+		return nil
 	}
-	books, snapshots := &launch.Restorer{Types: s.cfg.Types}, map[string][]byte{}
+	books, places := &launch.Restorer{Types: s.cfg.Types}, map[[3]string]string{}
 	for i := range items {
 		h := &items[i]
 		if p, ok := set.Playbook(h.Playbook); ok && p.Tenant == h.Tenant && p.Handler(h.Handler) >= 0 {
 			continue
 		}
-		h.Removed = true
-		if _, read := snapshots[h.Run]; !read {
+		which := [3]string{h.Tenant, h.Playbook, h.Handler}
+		if _, known := places[which]; !known {
 			m, _ := s.cfg.Ledger.Material(ctx, h.Run) // without it the place is not known
-			snapshots[h.Run] = m.Snapshot
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			places[which] = books.HandlerPlace(m.Snapshot, h.Handler)
 		}
-		h.At = books.HandlerPlace(snapshots[h.Run], h.Handler)
+		h.Removed, h.At = true, places[which]
 	}
+	return nil
 }

@@ -47,7 +47,7 @@ func (q *savingQueue) Save(ctx context.Context, s queue.Save) error {
 // removed returns the pending handlers that the playbook no longer has, with the file:line where an
 // earlier run had them; "" if no record has it.
 func (c *Conductor) removed(ctx context.Context, p *Part, results []api.Result) map[string]string {
-	places, read := map[string]string{}, map[[2]string]bool{}
+	places, read, snapshots := map[string]string{}, map[[2]string]bool{}, map[string][]byte{}
 	record, books := core.Locked(&c.mu, &c.record), &launch.Restorer{Types: c.types}
 	for _, res := range results {
 		if res.Handlers == nil {
@@ -63,9 +63,11 @@ func (c *Conductor) removed(ctx context.Context, p *Part, results []api.Result) 
 					continue
 				}
 				read[[2]string{run, name}] = true
-				if m, err := record.Ledger.Material(ctx, run); err == nil {
-					places[name] = books.HandlerPlace(m.Snapshot, name)
+				if _, known := snapshots[run]; !known {
+					m, _ := record.Ledger.Material(ctx, run) // without it the place is not known
+					snapshots[run] = m.Snapshot
 				}
+				places[name] = books.HandlerPlace(snapshots[run], name)
 			}
 		}
 	}
