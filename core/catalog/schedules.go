@@ -196,9 +196,11 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 		c.deletePin(ctx, &s)
 	}
 	if err == nil && s.Damaged != nil {
+		c.aligning.Lock() // an align that read the schedule before would set the version again
 		c.mu.Lock()
 		c.aligned.version = 0 // the definitions may have it
 		c.mu.Unlock()
+		c.aligning.Unlock()
 	}
 	return err
 }
