@@ -11,6 +11,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/pictures"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // functions returns the functions that templates call. Escaping is html/template's.
@@ -20,7 +21,7 @@ func functions() template.FuncMap {
 		"iso":       func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":       ago,
 		"lasting":   func(s core.Seconds) string { return lasting(s.Duration()) },
-		"shell":     core.ShellWord,
+		"shell":     shell.Quote,
 		"endpart":   func() template.HTML { return partEnd },
 		"worked":    pictures.Worked,
 		"shareNote": func() string { return pictures.ShareHistoryNote },

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 const (
@@ -80,21 +82,10 @@ var sizeUnits = map[string]int64{
 
 // Quote makes any s one word of a shell command line. A path that may begin with a dash needs "--"
 // before it or "./" in front as well: quoting does not change what a program takes for an option.
-func Quote(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+func Quote(s string) string { return shell.Quote(s) }
 
 // QuoteAll quotes each word and joins them with spaces.
-func QuoteAll(words ...string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = Quote(w)
-	}
-	return strings.Join(quoted, " ")
-}
+func QuoteAll(words ...string) string { return shell.Quote(words...) }
 
 // Vars sets variables of a script, for the lines behind it: Vars("p", path, "n", 3) returns
 // "p=PATH n=3\n". Names and values alternate; each value is quoted.

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/rollout"
-	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 func (a *app) execCmd() *cobra.Command {
@@ -142,7 +142,7 @@ func commandLine(args []string) string {
 	if len(args) == 1 {
 		return args[0]
 	}
-	line := sdk.QuoteAll(args...)
+	line := shell.Quote(args...)
 	if assignment().MatchString(args[0]) && !strings.HasPrefix(line, "'") {
 		line = "'" + args[0] + "'" + strings.TrimPrefix(line, args[0])
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/playbooks/ansible"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 func (a *app) importCmd() *cobra.Command {
@@ -48,7 +49,7 @@ replaced. Exit code 2: something is left for you to write.`,
 
 func (a *app) importAnsible(ctx context.Context, site, into, hosts string) error {
 	if st, err := os.Stat(site); err == nil && st.IsDir() {
-		return console.Invalid("%s is a folder\nhint: turnus import ansible %s", console.Printable(site), console.Printable(core.ShellWord(filepath.Join(site, "site.yml"))))
+		return console.Invalid("%s is a folder\nhint: turnus import ansible %s", console.Printable(site), console.Printable(shell.Quote(filepath.Join(site, "site.yml"))))
 	}
 	o := ansible.Options{Site: filepath.Base(site), Shown: filepath.ToSlash(filepath.Dir(site))}
 	root, err := os.OpenRoot(filepath.Dir(site))
@@ -87,7 +88,7 @@ func (a *app) importAnsible(ctx context.Context, site, into, hosts string) error
 	}
 	r := importReportOf(result, written)
 	if hosts == "" {
-		r.hint = "with the inventory more is converted: turnus import ansible " + core.ShellWord(site) + " --inventory INVENTORY --into NEW-FOLDER"
+		r.hint = "with the inventory more is converted: turnus import ansible " + shell.Quote(site) + " --inventory INVENTORY --into NEW-FOLDER"
 	}
 	return a.reportImport(r)
 }

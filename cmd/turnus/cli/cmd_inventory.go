@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory/sources"
-	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 func (a *app) inventoryCmd() *cobra.Command {
@@ -173,7 +173,7 @@ that -i names is fetched first. A server fetches its sources itself.`,
 		if a.Output == "json" {
 			return console.PrintJSON(a.Out, d)
 		}
-		return a.printReview(reviewOf(&d), sdk.QuoteAll(f.remote.Arguments()...))
+		return a.printReview(reviewOf(&d), shell.Quote(f.remote.Arguments()...))
 	}, func(ctx context.Context, args []string) error { return a.inventoryDiff(ctx, &f, args[0]) })
 	f.add(c)
 	return c

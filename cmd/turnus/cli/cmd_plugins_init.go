@@ -14,8 +14,8 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/scaffold"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // released matches the version of a release.
@@ -51,7 +51,7 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 			for _, f := range files {
 				fmt.Fprintln(a.Out, filepath.Join(o.Dir, f))
 			}
-			a.Message("next: cat " + core.ShellWord(filepath.Join(o.Dir, "README.md")) + "   # the commands that test and install it")
+			a.Message("next: cat " + shell.Quote(filepath.Join(o.Dir, "README.md")) + "   # the commands that test and install it")
 			if o.Lang == "go" && o.SDK != "" {
 				a.Message("the plugin builds against the SDK in " + o.SDK + "; go.mod shows how to build against a release")
 			}

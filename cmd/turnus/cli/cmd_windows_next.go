@@ -13,9 +13,9 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/planview"
 	"github.com/turnus/turnus/cmd/turnus/remote"
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/yamlread"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
@@ -46,7 +46,7 @@ func (f *windowFlags) addFiles(c *cobra.Command) {
 // load reads the definitions and finds the set.
 func (f *windowFlags) load(name string) (*windows.Definitions, *time.Location, error) {
 	if len(f.files) == 0 {
-		return nil, nil, console.Invalid("no file with window sets is given\nhint: -f windows.yaml; of a server: turnus windows explain %s --need 1h, or turnus windows calendar", core.ShellWord(name))
+		return nil, nil, console.Invalid("no file with window sets is given\nhint: -f windows.yaml; of a server: turnus windows explain %s --need 1h, or turnus windows calendar", shell.Quote(name))
 	}
 	defs, err := windows.Load(f.files...)
 	if err != nil {

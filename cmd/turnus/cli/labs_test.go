@@ -97,8 +97,8 @@ func TestLabTheGoTemplatePassesAsItIsMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := append(testparts.Shipped("-mod=mod"), "GOWORK=off")
-	shell(t, dir, env, golang, "test", "-vet=all", ".")
-	shell(t, dir, env, golang, "build", "-o", "plugin", ".")
+	command(t, dir, env, golang, "test", "-vet=all", ".")
+	command(t, dir, env, golang, "build", "-o", "plugin", ".")
 	passes(t, filepath.Join(dir, "plugin"))
 	usable(t, filepath.Join(dir, "plugin"), filepath.Join(dir, "example.yaml"))
 }
@@ -110,7 +110,7 @@ func TestLabThePythonTemplatePassesAsItIsMade(t *testing.T) {
 	testparts.Able(t, "python3-grpcio and python3-protobuf of Debian", err)
 	dir := filepath.Join(t.TempDir(), "motd")
 	turnus(t, console.ExitOK, "plugins", "init", "motd", "--lang", "python", "--dir", dir)
-	shell(t, dir, []string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", "-m", "unittest")
+	command(t, dir, []string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", "-m", "unittest")
 	passes(t, dir, "--patience", "10s")
 	usable(t, dir, filepath.Join(dir, "example.yaml"))
 }
@@ -120,7 +120,7 @@ func TestLabTheScriptTemplatePassesAsItIsMade(t *testing.T) {
 	testparts.Need(t, "jq", "jq")
 	dir := filepath.Join(t.TempDir(), "motd")
 	turnus(t, console.ExitOK, "plugins", "init", "motd", "--lang", "exec", "--dir", dir)
-	shell(t, dir, nil, filepath.Join(dir, "test.sh"))
+	command(t, dir, nil, filepath.Join(dir, "test.sh"))
 	passes(t, dir, "--patience", "10s")
 	usable(t, dir, filepath.Join(dir, "example.yaml"))
 }

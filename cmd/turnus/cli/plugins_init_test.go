@@ -24,8 +24,8 @@ func turnus(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
-// shell runs a command in a folder.
-func shell(t *testing.T, dir string, env []string, program string, args ...string) {
+// command runs one in a folder.
+func command(t *testing.T, dir string, env []string, program string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
@@ -104,7 +104,7 @@ func TestFaultP9AStrangersPluginIsSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := append(testparts.Shipped("-mod=mod"), "GOWORK=off")
-	shell(t, dir, env, golang, "build", "-ldflags", "-s -w", "-o", "plugin", ".")
+	command(t, dir, env, golang, "build", "-ldflags", "-s -w", "-o", "plugin", ".")
 	info, err := os.Stat(filepath.Join(dir, "plugin"))
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
@@ -59,7 +60,7 @@ func commandHint(cmd *cobra.Command, args []string) string {
 		return habit
 	}
 	if cmd.Name() == "cron" && (len(strings.Fields(args[0])) > 1 || len(args) > 4) {
-		return cmd.CommandPath() + " describe " + core.ShellWord(strings.Join(args, " ")) + " explains it; next lists its fire times"
+		return cmd.CommandPath() + " describe " + shell.Quote(strings.Join(args, " ")) + " explains it; next lists its fire times"
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
@@ -68,7 +69,7 @@ func commandHint(cmd *cobra.Command, args []string) string {
 		return cmd.CommandPath() + " --help lists what there is"
 	}
 	if slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"-m", "-a", "--module-name", "--args"}, arg) }) {
-		return fmt.Sprintf("one command on hosts: turnus exec %s -i INVENTORY -- COMMAND", core.ShellWord(args[0]))
+		return fmt.Sprintf("one command on hosts: turnus exec %s -i INVENTORY -- COMMAND", shell.Quote(args[0]))
 	}
 	return "turnus --help lists what there is"
 }

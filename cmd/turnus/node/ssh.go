@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/transport"
-	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // SSHFlags define how hosts are reached.
@@ -75,7 +75,7 @@ func InventoryArgument(sources []string) string {
 	for _, source := range sources {
 		args = append(args, "-i", source)
 	}
-	return sdk.QuoteAll(args...)
+	return shell.Quote(args...)
 }
 
 // BesideFleet is how many connections the pool may have when the other ends of all of them are also

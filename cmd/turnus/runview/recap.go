@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // maxGroups is how many different outputs of a step, and reasons of an outcome, a recap shows.
@@ -159,7 +160,7 @@ func RemovedText(subject, playbook, handler, place, flags string) string {
 		place = "; a run had it at " + place
 	}
 	return console.Printable(fmt.Sprintf("%s no longer has it%s, so no run calls it: add it again and run the playbook, or do by hand what it does and forget it: "+
-		"turnus hosts handlers drop %s --handler %s%s", subject, place, playbook, core.ShellWord(handler), flags))
+		"turnus hosts handlers drop %s --handler %s%s", subject, place, playbook, shell.Quote(handler), flags))
 }
 
 // outputGroup is hosts whose step printed the same.
