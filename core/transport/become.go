@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // sudo and doas are the programs that run a command as another user.
@@ -66,17 +67,17 @@ func (up *elevation) hide(said []byte) []byte {
 // program runs the shell script in $turnus_s as the user; the script gets the leftovers of older
 // fences as its arguments. A login that is the user already needs no program.
 func (up *elevation) program() string {
-	options := "-n -u " + quote(up.User)
+	options := "-n -u " + shell.Quote(up.User)
 	if up.Method == sudo {
-		options = "-n -H -u " + quote(up.User) + " --"
+		options = "-n -H -u " + shell.Quote(up.User) + " --"
 		if up.mayAsk() {
 			// -k: a password that sudo remembers would leave ours in the command's input, or not, by chance.
-			options = "-k -S -p " + quote(up.prompt) + " -H -u " + quote(up.User) + " --"
+			options = "-k -S -p " + shell.Quote(up.prompt) + " -H -u " + shell.Quote(up.User) + " --"
 		}
 	}
 	return fmt.Sprintf("[ \"$(id -un)\" != %[3]s ] || exec /bin/sh -c \"$turnus_s\" turnus $turnus_l\n"+
 		"command -v %[1]s >/dev/null || { echo 'no program %[1]s on the host' >&2; exit 127; }\n"+
-		"exec %[1]s %[2]s /bin/sh -c \"$turnus_s\" turnus $turnus_l\n", up.Method, options, quote(up.User))
+		"exec %[1]s %[2]s /bin/sh -c \"$turnus_s\" turnus $turnus_l\n", up.Method, options, shell.Quote(up.User))
 }
 
 // loginWord follows the id in the line that the login's shell prints before it elevates.

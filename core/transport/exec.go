@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/telemetry"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // Exec is one command.
@@ -131,12 +132,12 @@ func commandLine(fence, command string, env map[string]string, id string, up *el
 		if !envName(name) {
 			return "", fmt.Errorf("environment variable %q: expected letters, digits and _", name)
 		}
-		b.WriteString("export " + name + "=" + quote(env[name]) + "\n")
+		b.WriteString("export " + name + "=" + shell.Quote(env[name]) + "\n")
 	}
 	b.WriteString(command)
-	line := "exec /bin/sh -c " + quote(b.String())
+	line := "exec /bin/sh -c " + shell.Quote(b.String())
 	if up != nil {
-		line = "exec /bin/sh -c " + quote("turnus_s=$1 turnus_l=\n"+named+fence+proveLogin+up.program()) + " turnus " + quote(b.String())
+		line = "exec /bin/sh -c " + shell.Quote("turnus_s=$1 turnus_l=\n"+named+fence+proveLogin+up.program()) + " turnus " + shell.Quote(b.String())
 	}
 	if strings.IndexByte(line, 0) >= 0 {
 		return "", errors.New("command or environment holds a NUL byte")
@@ -166,7 +167,7 @@ func withSecrets(e Exec, id string) (command string, stdin io.Reader, err error)
 		case len(value) > maxSecret:
 			return "", nil, fmt.Errorf("secret %s has %d bytes: an environment variable holds at most %d; give it to the host as a file", name, len(value), maxSecret)
 		}
-		exports.WriteString("export " + name + "=" + quote(value) + "\n")
+		exports.WriteString("export " + name + "=" + shell.Quote(value) + "\n")
 	}
 	end := "end-" + id
 	stdin = strings.NewReader(exports.String() + end + "\n")
@@ -192,9 +193,6 @@ func envName(s string) bool {
 	}
 	return s != ""
 }
-
-// quote makes s one word of a POSIX shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // output copies one stream of a session to a writer that must not be touched
 // after Run.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // Fence is the lease of a queue that an operation belongs to. A host keeps the newest fence of each
@@ -65,7 +67,7 @@ unset turnus_d turnus_o turnus_f turnus_r turnus_e turnus_c turnus_p turnus_w tu
 
 // endAsLogin ends the leftovers. The leftovers of an elevated command belong to another user: sudo
 // or doas ends it where they ask for no password, and else the command waits for its end.
-var endAsLogin = `[ -z "$turnus_o" ] || turnus_k=` + quote(killScript) + `
+var endAsLogin = `[ -z "$turnus_o" ] || turnus_k=` + shell.Quote(killScript) + `
 for turnus_r in $turnus_o; do
 turnus_p=${turnus_r%%_*}
 if [ -d "/proc/$turnus_p" ] && [ ! -O "/proc/$turnus_p" ]; then
@@ -106,7 +108,7 @@ done
 `
 
 // endLeftovers ends them, in the elevated shell.
-var endLeftovers = `while [ $# -ge 2 ]; do /bin/sh -c ` + quote(killScript) + ` turnus "$1" "$2"; shift 2; done
+var endLeftovers = `while [ $# -ge 2 ]; do /bin/sh -c ` + shell.Quote(killScript) + ` turnus "$1" "$2"; shift 2; done
 set --
 `
 

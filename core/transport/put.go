@@ -382,7 +382,7 @@ func (u *upload) mismatch(got string) *Error {
 func (u *upload) readBack(ctx context.Context, want string, plain bool) error {
 	sum := sha256.New()
 	if plain {
-		if _, err := u.script(ctx, "exec cat "+quote(u.part), nil, sum); err != nil {
+		if _, err := u.script(ctx, "exec cat "+shell.Quote(u.part), nil, sum); err != nil {
 			return err
 		}
 	} else {

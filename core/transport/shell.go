@@ -132,7 +132,7 @@ func finishScript(part, host string, put Put, how finishing) string {
 		b.WriteString(shell.Sum)
 		fmt.Fprintf(&b, "read -r want\ncommand -v sha256sum >/dev/null 2>&1 || command -v shasum >/dev/null 2>&1 || command -v openssl >/dev/null 2>&1 || exit %d\n", exitNoTool)
 	}
-	fmt.Fprintf(&b, "f=%s b=%s own=%s v=%s\n", quote(put.Path), quote(pathpkg.Base(part)), quote(put.Owner), quote(shell.ValidateCommand(put.Validate)))
+	fmt.Fprintf(&b, "f=%s b=%s own=%s v=%s\n", shell.Quote(put.Path), shell.Quote(pathpkg.Base(part)), shell.Quote(put.Owner), shell.Quote(shell.ValidateCommand(put.Validate)))
 	b.WriteString(enterFolder)
 	b.WriteString(leaveFolder + removeFolder + sweepScript(put.Fence, host))
 	if how.receive {
@@ -169,7 +169,7 @@ func finishScript(part, host string, put Put, how finishing) string {
 		fmt.Fprintf(&b, "if [ -f \"$up/$t\" ] && [ ! -L \"$up/$t\" ]; then old=\"$up/$t\"%s; [ -d \"$old\" ] && refuse \"$old is a directory\"\n"+
 			"e=$(cp -pP -- \"$up/$t\" \"./$b.old\" 2>&1) || refuse \"$e\"\n"+
 			"[ -f \"./$b.old\" ] && [ ! -L \"./$b.old\" ] || refuse \"$f was replaced by another user\"\n"+
-			"e=$(mv $move -- \"./$b.old\" \"$old\" 2>&1) || refuse \"$e\"; fi\n", quote(put.Backup))
+			"e=$(mv $move -- \"./$b.old\" \"$old\" 2>&1) || refuse \"$e\"; fi\n", shell.Quote(put.Backup))
 	}
 	b.WriteString("sync -- \"./$b\" 2>/dev/null\n")
 	b.WriteString("e=$(mv $move -- \"./$b\" \"$up/$t\" 2>&1) || refuse \"$e\"\n[ -z \"$w\" ] || leave\nexit 0\n")
@@ -179,9 +179,9 @@ func finishScript(part, host string, put Put, how finishing) string {
 // removeScript removes the rest of a transfer that failed, and of those before it: the disk may be
 // full of them.
 func removeScript(part, host string, put Put) string {
-	script := removeFolder + fmt.Sprintf("p=%s; rm -f -- \"$p\"; [ ! -d \"$p.d\" ] || [ -L \"$p.d\" ] || (cd -P -- \"${p%%/*}/\" && away \"${p##*/}.d\")\n", quote(part))
+	script := removeFolder + fmt.Sprintf("p=%s; rm -f -- \"$p\"; [ ! -d \"$p.d\" ] || [ -L \"$p.d\" ] || (cd -P -- \"${p%%/*}/\" && away \"${p##*/}.d\")\n", shell.Quote(part))
 	if sweep := sweepScript(put.Fence, host); sweep != "" {
-		script += "f=" + quote(put.Path) + "\n" + enterFolder + sweep
+		script += "f=" + shell.Quote(put.Path) + "\n" + enterFolder + sweep
 	}
 	return script
 }
@@ -190,12 +190,12 @@ func removeScript(part, host string, put Put) string {
 // fastest: openssl is three times as fast as coreutils' sha256sum.
 func earlySumScript(part string) string {
 	return shell.Sum + fmt.Sprintf("p=%s\nread -r want\ns=$(openssl dgst -r -sha256 <\"$p\" 2>/dev/null) || s=$(sum <\"$p\") || exit %d\n[ \"${s%%%% *}\" = \"$want\" ] || exit %d\n",
-		quote(part), exitNoTool, exitMismatch)
+		shell.Quote(part), exitNoTool, exitMismatch)
 }
 
 // receiveScript writes stdin to a new part file that only the user can read.
 func receiveScript(part string) string {
-	return fmt.Sprintf("%sp=%s; umask 077; set -C; enter \"${p%%/*}/\" || exit %[3]d; e=$( { cat >\"./${p##*/}\"; } 2>&1 ) || { echo \"$e\" >&2; exit %[3]d; }", shell.Enter, quote(part), exitRefused)
+	return fmt.Sprintf("%sp=%s; umask 077; set -C; enter \"${p%%/*}/\" || exit %[3]d; e=$( { cat >\"./${p##*/}\"; } 2>&1 ) || { echo \"$e\" >&2; exit %[3]d; }", shell.Enter, shell.Quote(part), exitRefused)
 }
 
 // sendScript prints "MODE SIZE" and then the file.
@@ -211,7 +211,7 @@ func sendScript(path string) string {
 		"[ -d /proc/self/fd ] || exit %[4]d\n"+
 		"pin \"${f##*/}\" || mine \"${f##*/}\" || its || "+
 		"{ echo \"$f is a link to a file of another user, and anybody may have planted it: fetch the file itself\" >&2; exit %[3]d; }\n"+
-		"stat -L -c '%%a %%s' /proc/self/fd/3 && exec cat <&3", quote(path), exitMissing, exitRefused, exitNoTool)
+		"stat -L -c '%%a %%s' /proc/self/fd/3 && exec cat <&3", shell.Quote(path), exitMissing, exitRefused, exitNoTool)
 }
 
 // mayFollow defines functions for a link that pin has opened. Another user may have exchanged the
