@@ -36,19 +36,19 @@ func ErrorMessage(cmd *cobra.Command, err error, code int) string {
 // nextCommand returns the command to type after an error that names none itself.
 func nextCommand(cmd *cobra.Command, err error) string {
 	if bad, ok := errors.AsType[playbooks.Diagnostics](err); ok && len(bad) > 0 {
-		return "mend it, then check it: turnus validate " + bad[0].Playbook()
+		return "mend it, then check it: turnus validate " + shell.Quote(bad[0].Playbook())
 	}
 	if bad, ok := errors.AsType[windows.Problems](err); ok && len(bad) > 0 {
-		return "mend it, then check it: turnus windows lint " + bad[0].File
+		return "mend it, then check it: turnus windows lint " + shell.Quote(bad[0].File)
 	}
 	if bad, ok := errors.AsType[*inventory.Error](err); ok {
-		return "mend it, then check it: turnus hosts ls -i " + bad.File
+		return "mend it, then check it: turnus hosts ls -i " + shell.Quote(bad.File)
 	}
 	if bad, ok := errors.AsType[*ledger.DamagedError](err); ok {
-		return fmt.Sprintf("stop turnus, move %s, %s-wal and %s-shm away, and restore a backup: turnus admin restore WHERE --ledger sqlite:%s", bad.File, bad.File, bad.File, bad.File)
+		return fmt.Sprintf("stop turnus, move %s, %s-wal and %s-shm away, and restore a backup: turnus admin restore WHERE --ledger %s", bad.File, bad.File, bad.File, shell.Quote("sqlite:"+bad.File))
 	}
 	if bad, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(bad, fs.ErrNotExist) {
-		return "look for it: ls " + filepath.Dir(bad.Path)
+		return "look for it: ls " + shell.Quote(filepath.Dir(bad.Path))
 	}
 	return cmd.CommandPath() + " --help shows what it expects"
 }
