@@ -79,7 +79,7 @@ var borders = []struct {
 	{"core/ledger", "the durable record keeps names and opaque bytes, encrypted where there is a key ring; it must not know queues. How long it keeps runs is a YAML file", []string{"core", "core/securefile", "core/keyring", "core/testparts", "core/yamlread", "windows"}},
 	{"core/backup", "copies of a ledger and its outputs; it must not know what rows mean. Keys it knows by name, its tests by ring", []string{"core", "core/keyring", "core/ledger"}},
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/yamlread", "core/testparts"}},
-	{"core/inventory/sources", "hosts that other systems keep, and their generations in the ledger; it must not know playbooks or runs", []string{"core", "core/inventory", "core/ledger", "core/secrets", "core/securefile", "core/yamlread", "plugins/host/sandbox"}},
+	{"core/inventory/sources", "hosts that other systems keep, and their generations in the ledger; it must not know playbooks or runs", []string{"core", "core/inventory", "core/ledger", "core/secrets", "core/securefile", "core/yamlread", "plugins/host/sandbox", "plugins/sdk/shell"}},
 	{"playbooks/ansible", "Ansible's playbooks as Turnus' playbooks, text to text; it must not know how playbooks run", []string{"core", "core/yamlread", "playbooks"}},
 	{"core/hostkeys", "how host keys come to be trusted; it must not know how hosts are dialled", []string{"core", "core/securefile", "core/transport"}},
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/securefile", "core/testparts", "core/telemetry", "plugins/sdk/shell"}},

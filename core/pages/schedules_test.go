@@ -63,11 +63,11 @@ func TestSchedules(t *testing.T) {
 	if status, _ := v.get("/schedules/globex:night"); status != http.StatusNotFound {
 		t.Errorf("another tenant's schedule: %d", status)
 	}
-	damaged := api.Schedule{Name: "torn", Tenant: "acme", Timezone: "UTC", Damaged: "its kept data cannot be read: remove it with turnus schedules rm acme:torn, and set it again"}
+	damaged := api.Schedule{Name: "torn", Tenant: "acme", Timezone: "UTC", Damaged: "its kept data cannot be read\nhint: turnus schedules rm acme:torn; then set it again"}
 	o.set("GET /v1/schedules", map[string]any{"items": []api.Schedule{acmeSchedule(), damaged}})
 	o.set("GET /v1/schedules/acme:torn", damaged)
 	_, text = v.get("/schedules")
-	has(t, "a list with a damaged one", text, "At 03:00 on Monday.", `href="/schedules/acme:torn"`, "damaged: its kept data cannot be read: remove it with turnus schedules rm acme:torn")
+	has(t, "a list with a damaged one", text, "At 03:00 on Monday.", `href="/schedules/acme:torn"`, "damaged: its kept data cannot be read\nhint: turnus schedules rm acme:torn")
 	_, text = v.get("/schedules/acme:torn")
 	has(t, "a damaged one", text, "It is damaged, and launches nothing: its kept data cannot be read", "All audit entries")
 	lacks(t, "a damaged one", text, "Launch now", "<button>Pause", "Next fire times")

@@ -270,9 +270,9 @@ func Damaged(id ID, by string, err error) error {
 	case errors.Is(err, core.ErrUnavailable):
 		return err
 	case by == "":
-		return fmt.Errorf("%w: remove it with turnus schedules rm %s; the project makes it again", err, id)
+		return fmt.Errorf("%w\nhint: turnus schedules rm %s; then the project makes it again", err, id)
 	}
-	return fmt.Errorf("%w: remove it with turnus schedules rm %s, and set it again", err, id)
+	return fmt.Errorf("%w\nhint: turnus schedules rm %s; then set it again", err, id)
 }
 
 // row is the ledger's record of a schedule, beside its name and versions.

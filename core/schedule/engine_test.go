@@ -167,7 +167,7 @@ func TestARowThatCannotBeReadStopsNoOther(t *testing.T) {
 		if n := l.reported(schedule.EventTrouble)[""]; n < 5 || n > 8 {
 			t.Errorf("reported %d times in six minutes, expected once a minute", n)
 		}
-		const what = "remove it with turnus schedules rm acme:s2, and set it again"
+		const what = "\nhint: turnus schedules rm acme:s2; then set it again"
 		all, _, err := l.control.List(l.Context(), ledger.AllTenants(), ledger.Page{})
 		if err != nil || len(all) != 2 || all[0].Damaged != nil || all[0].Next.IsZero() || all[1].Definition.ID != damaged.ID || all[1].By != "bob" ||
 			!strings.Contains(core.ErrorText(all[1].Damaged), what) {

@@ -46,7 +46,7 @@ func TestDamagedSchedules(t *testing.T) {
 		for _, s := range b.schedulesOf(secret) {
 			if s.Damaged == "" {
 				sound = append(sound, s.Name)
-			} else if damaged = append(damaged, s.Name); !strings.Contains(s.Damaged, "remove it with turnus schedules rm acme:"+s.Name) || !s.Next.IsZero() {
+			} else if damaged = append(damaged, s.Name); !strings.Contains(s.Damaged, "\nhint: turnus schedules rm acme:"+s.Name+"; then ") || !s.Next.IsZero() {
 				t.Errorf("%+v", s)
 			}
 		}

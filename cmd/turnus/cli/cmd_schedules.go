@@ -63,7 +63,7 @@ func scheduleState(s *api.Schedule) string {
 	state := "made by hand"
 	switch {
 	case s.Damaged != "":
-		return "damaged: " + s.Damaged
+		return "damaged: " + console.FirstLine(s.Damaged)
 	case s.Managed:
 		state = "from the playbook"
 	case !s.At.IsZero() && s.LastRun != "":
@@ -91,7 +91,7 @@ func (a *app) scheduleVerb(use, short, example string, r *remote.Flags, do func(
 func (a *app) writeSchedule(s api.Schedule) {
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(a.Out, "%-13s %s\n", name, console.Printable(value))
+			fmt.Fprintf(a.Out, "%-13s %s\n", name, strings.ReplaceAll(console.PrintableLines(value), "\n", "\n              "))
 		}
 	}
 	row("schedule", s.Name)

@@ -11,8 +11,8 @@ import (
 // A damaged schedule is shown with the reason, and without a time that it does not have. Control:
 // the state of another one is its origin.
 func TestADamagedScheduleIsShown(t *testing.T) {
-	const why = "its kept data cannot be read: remove it with turnus schedules rm torn, and set it again"
-	torn := api.Schedule{Name: "torn", Timezone: "UTC", Damaged: why}
+	const why, next = "its kept data cannot be read", "\nhint: turnus schedules rm torn; then set it again"
+	torn := api.Schedule{Name: "torn", Timezone: "UTC", Damaged: why + next}
 	if got := scheduleState(&torn); got != "damaged: "+why {
 		t.Error(got)
 	}
@@ -22,7 +22,7 @@ func TestADamagedScheduleIsShown(t *testing.T) {
 	var out strings.Builder
 	a := &app{Console: console.New(strings.NewReader(""), &out, &out)}
 	a.writeSchedule(torn)
-	if !strings.Contains(out.String(), "damaged       "+why) || strings.Contains(out.String(), "UTC") {
+	if !strings.Contains(out.String(), "damaged       "+why+"\n              hint: turnus schedules rm torn; then set it again\n") || strings.Contains(out.String(), "UTC") {
 		t.Error(out.String())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -440,7 +441,9 @@ func (s *State) Warnings(source Source) (all []string) {
 		case s.other(s.Settings):
 			effect = "launches on its hosts are refused: they were fetched with other settings"
 		}
-		all = append(all, fmt.Sprintf("%s; it failed at %s, see %s; %s", s.Failed, s.Tried.Format(time.RFC3339), source.Review(), effect))
+		why, hint, _ := strings.Cut(s.Failed, "\n")
+		text := fmt.Sprintf("%s; it failed at %s, see %s; %s\n%s", why, s.Tried.Format(time.RFC3339), source.Review(), effect, hint)
+		all = append(all, strings.TrimSuffix(text, "\n"))
 	}
 	if s.Waiting != nil {
 		all = append(all, fmt.Sprintf("source %s: a generation waits for approval: %s; see %s", s.Source, s.Waiting.Why, source.Review()))

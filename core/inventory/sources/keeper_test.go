@@ -331,6 +331,18 @@ func TestProgramsAreAskedForTheirList(t *testing.T) {
 	}
 }
 
+// The next command of a failed fetch stands on a line of its own, below all else of its warning.
+// Control: a failure without one.
+func TestAWarningEndsWithTheHint(t *testing.T) {
+	t.Parallel()
+	for failed, hint := range map[string]string{"it failed": "", "it failed\nhint: chmod +x /list": "\nhint: chmod +x /list"} {
+		got := (&sources.State{Failed: failed}).Warnings(sources.Source{Name: "a"})
+		if len(got) != 1 || !strings.HasPrefix(got[0], "it failed; ") || !strings.HasSuffix(got[0], "; it has given no hosts yet"+hint) {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
 func TestProgramsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -340,7 +352,7 @@ func TestProgramsThatCannotBeUsed(t *testing.T) {
 	}{
 		"others may write it":  {"#!/bin/sh\necho '{}'\n", 0o777, "program: "},
 		"it fails":             {"#!/bin/sh\necho \"no $TURNUS_SOURCE_TOKEN\" >&2; exit 3\n", 0o700, "exit status 3: no ***"},
-		"it is not executable": {"#!/bin/sh\necho '{}'\n", 0o600, "program: it is not executable (permission denied): chmod +x /"},
+		"it is not executable": {"#!/bin/sh\necho '{}'\n", 0o600, "program: it is not executable (permission denied): invalid\nhint: chmod +x /"},
 		"it shows a traceback": {"#!/bin/sh\nprintf 'Traceback (most recent call last):\\n  File \"list\", line 1\\nKeyError: site\\n' >&2; exit 1\n", 0o700, "exit status 1: KeyError: site"},
 		"it prints no JSON":    {"#!/bin/sh\necho hosts\n", 0o700, "it printed no JSON"},
 		"it prints too much":   {"#!/bin/sh\nexec cat /dev/zero\n", 0o700, "it printed more than 8 MiB"},

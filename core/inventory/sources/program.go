@@ -19,6 +19,7 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/plugins/host/sandbox"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 const (
@@ -41,7 +42,7 @@ func (f *Fetcher) run(ctx context.Context, s Source, token string, g *Generation
 	}
 	defer func() { _ = program.Close() }()
 	if err := unix.Access(s.Program, unix.X_OK); err != nil {
-		return fmt.Errorf("program: it is not executable (%w): chmod +x %s: %w", err, s.Program, core.ErrInvalid)
+		return fmt.Errorf("program: it is not executable (%w): %w\nhint: chmod +x %s", err, core.ErrInvalid, shell.Quote(s.Program))
 	}
 	dir, err := os.MkdirTemp("", "turnus-source-")
 	if err != nil {
