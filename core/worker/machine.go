@@ -417,13 +417,12 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *lea
 			return sr, v
 		}
 	}
+	if lacking := s.With.Lacking(m.lacks); lacking != "" {
+		return uncheck(sr, "with", lacking), nil
+	}
 	var params json.RawMessage
 	if !s.With.UsesSecrets() { // else right before each attempt
-		params, err = s.With.JSON(m.env)
-		if lacking := s.With.Lacking(m.lacks); err != nil && lacking != "" {
-			return uncheck(sr, "with", lacking), nil
-		}
-		if err != nil {
+		if params, err = s.With.JSON(m.env); err != nil {
 			return fail(sr, core.BadExpression, err.Error()), nil
 		}
 	}

@@ -14,7 +14,7 @@ func (m *machine) lacks(step string, outputs bool) bool {
 		return false
 	}
 	unknown := func(r core.StepResult) bool {
-		unrun := r.Outcome == core.Changed && r.ExitCode == nil && r.Stdout == "" && !printed(r.Outputs)
+		unrun := (r.Outcome == core.Changed || r.Outcome == core.Unchanged) && r.ExitCode == nil && r.Stdout == "" && !printed(r.Outputs)
 		return r.ReasonCode == core.Unchecked || r.ReasonCode == core.NoCheckMode || outputs && unrun
 	}
 	for _, r := range m.state.Done {

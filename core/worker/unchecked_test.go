@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/core"
@@ -87,6 +88,8 @@ func TestDryRunNamesStepsThatReadUnknownResults(t *testing.T) {
 		"output":      {under("steps", look, step("when: 'steps.look.outputs.stdout contains \"a\"', with: {run: b}")), reads("when", "look")},
 		"foreach":     {under("steps", look, step("foreach: 'default(steps.look.outputs.list, [])', with: {run: b}")), reads("foreach", "look")},
 		"text":        {under("steps", look, step(`with: {run: "b ${{ steps.look.outputs.stdout }}"}`)), reads("with", "look")},
+		"stdout":      {under("steps", look, step(`with: {run: "b ${{ trim(steps.look.stdout) }}"}`)), reads("with", "look")},
+		"no change":   {under("steps", "{name: look, uses: command, with: {run: a, changed: false}}", step("when: steps.look.exit_code == 0, with: {run: b}")), reads("when", "look")},
 		"group":       {under("steps", look, "{name: g, when: steps.look.exit_code == 0, steps: ["+step("with: {run: b}")+"]}"), "not checked: step next: when of g reads the result of step look, which a dry run does not have"},
 		"of items":    {under("steps", "{name: look, uses: command, foreach: [1, 2], with: {run: a}}", step("when: 'steps.look.outputs.items[0].outputs.stdout == 1', with: {run: b}")), reads("when", "look")},
 		"two":         {under("steps", look, step("when: steps.look.exit_code == 0, with: {run: b}"), "{name: last, uses: command, when: steps.next.changed, with: {run: b}}"), "not checked: step next and 1 later step: when reads the result of step look, which a dry run does not have"},
@@ -97,8 +100,8 @@ func TestDryRunNamesStepsThatReadUnknownResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLab(t, func(l *lab) {
-				l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
-					return host.Outcome{Changed: true, Reason: "would run"}, nil
+				l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+					return host.Outcome{Changed: !strings.Contains(string(c.Params), "changed"), Reason: "would run"}, nil
 				}
 				r := l.one(c.steps, func(o *launch.Options, _ *queue.Run) { o.Check = true })
 				if r.Reason != c.reason || !r.Outcome.Good() {
