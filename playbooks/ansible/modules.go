@@ -66,6 +66,9 @@ func (t *draft) environment() *doubt {
 			if _, have := merged[e.key]; !have {
 				order = append(order, e.key)
 			}
+			if e.key == "BASH_ENV" && strings.Contains(text, "${{") {
+				return doubtf("a shell reads %s as code", e.key).hint("uses: script, with the values as args")
+			}
 			merged[e.key] = text
 		}
 	}
@@ -127,7 +130,7 @@ func command(t *draft) *doubt {
 	if d := t.refuse("strip_empty_ends", "expand_argument_vars"); d != nil {
 		return d
 	}
-	return t.guards()
+	return cmpDoubt(t.stdinDoubt(line), t.guards())
 }
 
 func (t *draft) commandText() (string, *doubt) {
@@ -181,7 +184,7 @@ func shell(t *draft) *doubt {
 		line = program + " -c '" + strings.ReplaceAll(line, "'", `'\''`) + "'"
 	}
 	t.step.with.add("run", line)
-	return t.guards()
+	return cmpDoubt(t.stdinDoubt(line), t.guards())
 }
 
 // shellArgument takes an argument that a shell reads.

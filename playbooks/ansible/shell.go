@@ -160,6 +160,9 @@ func (l *line) command(words []string, allowed func(string) bool) (string, *doub
 			return "", doubtf("%s means something else in a shell", first)
 		}
 	}
+	if d := indirectDoubt(strings.Join(words, " ")); d != nil {
+		return "", d
+	}
 	out := make([]string, len(words))
 	for i, word := range words {
 		plain := holder().ReplaceAllString(word, "")
@@ -238,12 +241,49 @@ func (t term) safe(allowed func(string) bool) *doubt {
 var readers = map[string]string{
 	"sh": "c", "bash": "c", "dash": "c", "ash": "c", "ksh": "c", "zsh": "c", "su": "c", "runuser": "c", "python": "c", "python3.": "c", "psql": "c",
 	"perl": "e", "ruby": "e", "node": "e", "mysql": "e", "mariadb": "e", "php": "r", "awk": "1", "gawk": "1", "mawk": "1", "sed": "1", "trap": "1",
-	"ssh": "", "watch": "", "eval": "", "source": "", ".": "", "let": "", "declare": "", "typeset": "", "unset": "",
+	"ssh": "", "watch": "", "eval": "", "source": "", ".": "", "let": "", "declare": "", "typeset": "", "unset": "", "read": "",
+	"sqlite": "", "xargs": "", "parallel": "", "vi": "", "vim": "", "nvim": "", "ex": "", "printf": "v", "test": "v", "[": "v",
+}
+
+// harmless programs have no option that takes code. Behind -c or -e of others a value may be code.
+var harmless = strings.Fields("grep egrep fgrep ping head tail curl wc test [ echo printf ls cut useradd usermod chown chmod stat date cat")
+
+// filters read their input as data only.
+var filters = strings.Fields("cat tee grep sort uniq head tail tr cut wc base64 md5sum sha1sum sha256sum sha512sum chpasswd passwd")
+
+// program returns the name of the program that a command runs: what is before it is skipped.
+func program(words []string) string {
+	for _, w := range words {
+		if !assigns().MatchString(w) && !slices.Contains(builtins, w) && !slices.Contains([]string{"sudo", "env"}, path.Base(w)) {
+			return path.Base(w)
+		}
+	}
+	return ""
+}
+
+// stdinDoubt refuses an expression in the input of a line that may run more than a filter.
+func (t *draft) stdinDoubt(run string) *doubt {
+	n := t.args.node("stdin")
+	if n == nil {
+		return nil
+	}
+	parts, d := t.scope.parts(n.Value)
+	if d != nil || !slices.ContainsFunc(parts, func(p part) bool { return p.expr != nil }) {
+		return d
+	}
+	name := program(strings.Fields(run))
+	if slices.Contains(filters, name) && !strings.ContainsAny(run, ";|&()`\n") {
+		return nil
+	}
+	return doubtf("%s may read its input as code, and a value of an expression is in stdin", clip(name)).hint("uses: script, with the values as args")
 }
 
 // codeDoubt refuses an expression in a word that a program reads as code: there its value is no
 // data, however it is passed.
 func codeDoubt(before []string, word string) *doubt {
+	if codeVariable().MatchString(word) {
+		return doubtf("a shell reads %s as code", word[:strings.IndexByte(word, '=')]).hint("uses: script, with the values as args")
+	}
 	for i, program := range before {
 		flag, ok := readers[strings.TrimRight(path.Base(program), "0123456789")]
 		if slices.Contains(builtins, program) {
@@ -270,13 +310,18 @@ func codeDoubt(before []string, word string) *doubt {
 		}
 		return doubtf("%s reads the value of an expression as code", path.Base(program)).hint("uses: script, with the values as args")
 	}
+	if len(before) > 0 && !slices.Contains(harmless, program(before)) &&
+		(codeOption().MatchString(before[len(before)-1]) || codeOptionIn().MatchString(word)) {
+		return doubtf("%s may read the value of an expression as code", clip(holder().ReplaceAllString(program(before), "{{ }}"))).
+			hint("uses: script, with the values as args")
+	}
 	return nil
 }
 
 var (
 	// Places of an expression where a variable means something else than its value.
 	odd = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?:^|[\s;|&(])\w*[\x{E000}-\x{F8FF}][\w\x{E000}-\x{F8FF}]*(?:\+?=|\s*\()|[\x{E000}-\x{F8FF}][<>]|\b(?:for|select|function)\s+[\x{E000}-\x{F8FF}]|[$\\~][\x{E000}-\x{F8FF}]`)
+		return regexp.MustCompile(`(?:^|[\s;|&(])\w*[\x{E000}-\x{F8FF}][\w\x{E000}-\x{F8FF}]*(?:\+?=|\s*\()|[\x{E000}-\x{F8FF}][<>]|\b(?:for|select|function)\s+[\x{E000}-\x{F8FF}]|[$\\~][\x{E000}-\x{F8FF}]|\w\[(?:[^\]]*|\S*)[\x{E000}-\x{F8FF}]`)
 	})
 	// Parts of the shell's language that the import does not follow.
 	unknown = sync.OnceValue(func() *regexp.Regexp {
@@ -285,10 +330,31 @@ var (
 	breaks = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("[;|&\n]+|\\$?\\(|\\)") })
 	// A program that reads its input as code, behind a pipe.
 	piped = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`\|\s*(?:sudo\s+(?:-\S+\s+)*)?(?:\S*/)?((?:ba|da|a|k|z)?sh|python[0-9.]*|perl|ruby|php|node|psql|mysql|mariadb|crontab|at|ssh)(?:\s|$)`)
+		return regexp.MustCompile(`\|&?[\s({]*(?:(?:\S*/)?(?:sudo|doas|env|nohup|exec|command|nice|timeout|chroot|\w+=\S*)\s(?:[^|;&\n]*\s)?)?` +
+			`(?:\S*/)?((?:ba|da|a|k|z)?sh|python[0-9.]*|perl|ruby|php|node|psql|mysql|mariadb|sqlite3?|crontab|at|batch|ssh|gdb|ed|ex|["']?\$\S+)(?:[\s;|&)"']|$)`)
 	})
-	assigns = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_]\w*=`) })
+	// Words that run what other words of the line, or its input, hold.
+	indirect = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?:^|[\s;|&({'"\\])(?:\S*/)?(eval|xargs|parallel|source)(?:[\s;"']|$)`)
+	})
+	codeVariable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:BASH_)?ENV=`) })
+	codeOption   = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:-[A-Za-z0-9]{0,2}[cexI]|--?(?:` + codeOptions + `)[\w-]*)$`)
+	})
+	codeOptionIn = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:-[a-z]{0,2}[cexI]|--?(?:` + codeOptions + `))`) })
+	assigns      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_]\w*=`) })
 )
+
+const codeOptions = "ev|exec|expr|command|to-c|checkp|use-c|rsh|rsync-p"
+
+// indirectDoubt refuses a line with a word that runs what other words hold.
+func indirectDoubt(flat string) *doubt {
+	m := indirect().FindStringSubmatch(flat)
+	if m == nil || !holder().MatchString(flat) {
+		return nil
+	}
+	return doubtf("%s reads the value of an expression as code", m[1]).hint("uses: script, with the values as args")
+}
 
 // shellText translates a text for a shell. An expression becomes its variable, quoted as its place
 // needs. Where Ansible's shell would read a value as more than text, there is a doubt or a note.
@@ -304,6 +370,9 @@ func (t *draft) shellText(text string) (string, *doubt) {
 	}
 	if m := piped().FindStringSubmatch(flat); m != nil {
 		return "", doubtf("%s reads its input as code, and a value of an expression may be in it", m[1]).hint("uses: script, with the values as args")
+	}
+	if d := indirectDoubt(flat); d != nil {
+		return "", d
 	}
 	if odd().MatchString(flat) {
 		return "", doubtf("an expression is a part of the shell's language, not a value").hint("env: for the values, and \"$VALUE\" in run")

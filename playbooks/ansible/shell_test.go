@@ -132,6 +132,62 @@ func TestValuesThatAShellReads(t *testing.T) {
 	})
 }
 
+// Lines that pass a value to a program that runs it, or may.
+func TestValuesThatProgramsRun(t *testing.T) {
+	t.Parallel()
+	code := func(program string) string { return program + " reads the value of an expression as code" }
+	may := func(program string) string { return program + " may read the value of an expression as code" }
+	input := func(program string) string {
+		return program + " may read its input as code, and a value of an expression is in stdin"
+	}
+	const part = "an expression is a part of the shell's language, not a value"
+	wantReasons(t, map[string]string{"site.yml": "- hosts: all\n  vars: {app: shop, n: 2}\n  tasks: [CASE]\n"}, nil, map[string]string{
+		`shell: {cmd: sh, stdin: "echo {{ app }}"}`:                    input("sh"),
+		`shell: {cmd: cat; sh, stdin: "echo {{ app }}"}`:               input("cat;"),
+		`shell: {cmd: A=1 sudo cat, stdin: "echo {{ app }}"}`:          "",
+		`shell: {cmd: sh, stdin: echo}`:                                "",
+		`command: {cmd: /usr/bin/env bash, stdin: "echo {{ app }}"}`:   input("bash"),
+		`command: {argv: [ssh, other], stdin: "echo {{ app }}"}`:       input("ssh"),
+		`command: {cmd: python3 -, stdin: "a({{ app }})"}`:             input("python3"),
+		`command: {cmd: chpasswd, stdin: "a:{{ app }}"}`:               "",
+		`shell: {cmd: cat, executable: /bin/bash, stdin: "{{ app }}"}`: input("bash"),
+		`shell: "echo {{ app }} | sh; true"`:                           "sh reads its input as code, and a value of an expression may be in it",
+		`shell: "echo {{ app }} | sudo -u a env B=c bash"`:             "bash reads its input as code, and a value of an expression may be in it",
+		`shell: "echo {{ app }} | $SHELL"`:                             "$SHELL reads its input as code, and a value of an expression may be in it",
+		`command: "flock /x -c 'echo {{ app }}'"`:                      may("flock"),
+		`command: "script -qc 'echo {{ app }}' /x"`:                    may("script"),
+		`command: "sg a -c 'echo {{ app }}'"`:                          may("sg"),
+		`command: "sqlite3 /x 'drop table {{ app }}'"`:                 code("sqlite3"),
+		`command: "xargs -n 1 {{ app }}"`:                              code("xargs"),
+		`command: "gdb -ex 'shell {{ app }}'"`:                         may("gdb"),
+		`command: "vim -c '!{{ app }}' /x"`:                            code("vim"),
+		`command: "emacs --batch --eval '({{ app }})'"`:                may("emacs"),
+		`command: "emacs --batch '--eval=({{ app }})'"`:                may("emacs"),
+		`command: "tar cf /x --checkpoint-action 'exec={{ app }}' a"`:  may("tar"),
+		`command: "tar cf /x '--checkpoint-action=exec={{ app }}' a"`:  may("tar"),
+		`command: "tar -I 'zstd {{ app }}' -cf /x a"`:                  may("tar"),
+		`command: "tar -xf /x --to-command 'cat {{ app }}'"`:           may("tar"),
+		`command: "tar -czf /x/{{ app }}.tgz a"`:                       "",
+		`command: "rsync -ae 'sh {{ app }}' a b"`:                      may("rsync"),
+		`command: "git -c 'core.pager={{ app }}' log"`:                 may("git"),
+		`shell: "$X -c 'echo {{ app }}'"`:                              may("$X"),
+		`command: "grep -e {{ app }} /x"`:                              "",
+		`command: "sudo head -c {{ n }} /x"`:                           "",
+		`shell: "if [ -e /x/{{ app }} ]; then true; fi"`:               "",
+		`shell: "find /x -name {{ app }}"`:                             "",
+		"shell: 'f() { eval \"$1\"; }; f {{ app }}'":                   code("eval"),
+		`shell: "A='{{ app }}' sh -c 'eval $A'"`:                       code("eval"),
+		`shell: "echo {{ app }} | xargs rm"`:                           code("xargs"),
+		`shell: "BASH_ENV={{ app }} /x/y"`:                             "a shell reads BASH_ENV as code",
+		`{shell: /x/y, environment: {BASH_ENV: "{{ app }}"}}`:          "a shell reads BASH_ENV as code",
+		`shell: "a[{{ n }}]=1"`:                                        part,
+		`shell: 'read "x[{{ n }}]"'`:                                   part,
+		`shell: 'test -v "a[b[1]+{{ n }}]"'`:                           part,
+		`shell: 'printf -v "{{ app }}" a'`:                             code("printf"),
+		`shell: "[ -v {{ app }} ]"`:                                    code("["),
+	})
+}
+
 // The variables of a command do not take the place of its own, or of those in its text.
 func TestNamesOfVariables(t *testing.T) {
 	t.Parallel()
