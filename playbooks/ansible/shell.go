@@ -321,7 +321,7 @@ func codeDoubt(before []string, word string) *doubt {
 var (
 	// Places of an expression where a variable means something else than its value.
 	odd = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?:^|[\s;|&(])\w*[\x{E000}-\x{F8FF}][\w\x{E000}-\x{F8FF}]*(?:\+?=|\s*\()|[\x{E000}-\x{F8FF}][<>]|\b(?:for|select|function)\s+[\x{E000}-\x{F8FF}]|[$\\~][\x{E000}-\x{F8FF}]|\w\[(?:[^\]]*|\S*)[\x{E000}-\x{F8FF}]`)
+		return regexp.MustCompile(`(?:^|[\s;|&(])\w*[\x{E000}-\x{F8FF}][\w\x{E000}-\x{F8FF}]*(?:\+?=|\s*\()|[\x{E000}-\x{F8FF}][<>]|\b(?:for|select|function)\s+[\x{E000}-\x{F8FF}]|(?:[\\~]|\$(?:[A-Za-z_]\w*)?)[\x{E000}-\x{F8FF}]|\w\[(?:[^\]]*|\S*)[\x{E000}-\x{F8FF}]`)
 	})
 	// Parts of the shell's language that the import does not follow.
 	unknown = sync.OnceValue(func() *regexp.Regexp {

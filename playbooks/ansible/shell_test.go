@@ -185,6 +185,10 @@ func TestValuesThatProgramsRun(t *testing.T) {
 		`shell: 'test -v "a[b[1]+{{ n }}]"'`:                           part,
 		`shell: 'printf -v "{{ app }}" a'`:                             code("printf"),
 		`shell: "[ -v {{ app }} ]"`:                                    code("["),
+		`shell: "A=5; echo $A{{ app }}"`:                               part,
+		`shell: 'echo "$A{{ app }}x"'`:                                 part,
+		`shell: "echo $_{{ app }}"`:                                    part,
+		`shell: "echo ${A}{{ app }}"`:                                  "",
 	})
 }
 
