@@ -66,7 +66,7 @@ func (t *draft) environment() *doubt {
 			if _, have := merged[e.key]; !have {
 				order = append(order, e.key)
 			}
-			if e.key == "BASH_ENV" && strings.Contains(text, "${{") {
+			if e.key != "ENV" && codeVariable().MatchString(e.key+"=") && strings.Contains(text, "${{") {
 				return doubtf("a shell reads %s as code", e.key).hint("uses: script, with the values as args")
 			}
 			merged[e.key] = text

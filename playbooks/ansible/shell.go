@@ -240,8 +240,8 @@ func (t term) safe(allowed func(string) bool) *doubt {
 // argument ("1"), or any ("").
 var readers = map[string]string{
 	"sh": "c", "bash": "c", "dash": "c", "ash": "c", "ksh": "c", "zsh": "c", "su": "c", "runuser": "c", "python": "c", "python3.": "c", "psql": "c",
-	"perl": "e", "ruby": "e", "node": "e", "mysql": "e", "mariadb": "e", "php": "r", "awk": "1", "gawk": "1", "mawk": "1", "sed": "1", "trap": "1",
-	"ssh": "", "watch": "", "eval": "", "source": "", ".": "", "let": "", "declare": "", "typeset": "", "unset": "", "read": "",
+	"perl": "[eE]", "ruby": "e", "node": "[ep]", "mysql": "e", "mariadb": "e", "php": "r", "awk": "1", "gawk": "1", "mawk": "1", "sed": "1", "trap": "1",
+	"ssh": "", "watch": "", "eval": "", "source": "", ".": "", "let": "", "declare": "", "typeset": "", "unset": "", "read": "", "alias": "", "scp": "", "env": "S",
 	"sqlite": "", "xargs": "", "parallel": "", "vi": "", "vim": "", "nvim": "", "ex": "", "printf": "v", "test": "v", "[": "v",
 }
 
@@ -303,7 +303,7 @@ func codeDoubt(before []string, word string) *doubt {
 				continue
 			}
 		default:
-			option := regexp.MustCompile(`^(-[A-Za-z0-9]*` + flag + `|--(command|execute|eval)\b)`) // flag is a letter
+			option := regexp.MustCompile(`^(-[A-Za-z0-9]*` + flag + `|--(command|execute|eval)\b)`) // flag is a letter or a class
 			if !slices.ContainsFunc(append(slices.Clone(between), word), option.MatchString) {
 				continue
 			}
@@ -321,11 +321,11 @@ func codeDoubt(before []string, word string) *doubt {
 var (
 	// Places of an expression where a variable means something else than its value.
 	odd = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?:^|[\s;|&(])\w*[\x{E000}-\x{F8FF}][\w\x{E000}-\x{F8FF}]*(?:\+?=|\s*\()|[\x{E000}-\x{F8FF}][<>]|\b(?:for|select|function)\s+[\x{E000}-\x{F8FF}]|(?:[\\~]|\$(?:[A-Za-z_]\w*)?)[\x{E000}-\x{F8FF}]|\w\[(?:[^\]]*|\S*)[\x{E000}-\x{F8FF}]`)
+		return regexp.MustCompile(`(?:^|[\s;|&(])\w*[\x{E000}-\x{F8FF}][\w\x{E000}-\x{F8FF}]*(?:\+?=|\s*\()|[\x{E000}-\x{F8FF}][<>]|\b(?:for|select|function)\s+[\x{E000}-\x{F8FF}]|(?:[\\~]|\$(?:[A-Za-z_]\w*)?)[\x{E000}-\x{F8FF}]|[\w$]\[(?:[^\]]*|\S*)[\x{E000}-\x{F8FF}]`)
 	})
 	// Parts of the shell's language that the import does not follow.
 	unknown = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile("<<|`|\\(\\(|\\[\\[(?:[^:]|$)|\\$\\{[^}]*[\\x{E000}-\\x{F8FF}]|\\besac\\b")
+		return regexp.MustCompile("<<|`|\\(\\(|\\[\\[(?:[^:]|$)|\\$\\{[^}]*[\\x{E000}-\\x{F8FF}]|\\besac\\b|\\$\\{(?:!|\\w+(?:\\[[^@*]|:[\\w$ ]))|\\w\\[[^\\]]*\\$")
 	})
 	breaks = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("[;|&\n]+|\\$?\\(|\\)") })
 	// A program that reads its input as code, behind a pipe.
@@ -337,15 +337,21 @@ var (
 	indirect = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?:^|[\s;|&({'"\\])(?:\S*/)?(eval|xargs|parallel|source)(?:[\s;"']|$)`)
 	})
-	codeVariable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:BASH_)?ENV=`) })
-	codeOption   = sync.OnceValue(func() *regexp.Regexp {
+	// A line where a variable may get the value of an expression.
+	keeping      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\w=|\b(?:for|read|set|mapfile)\b`) })
+	codeVariable = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:(?:BASH_)?ENV|PS4|RSYNC_RSH|\w*(?:_COMMAND|PAGER|EDITOR))=`)
+	})
+	codeOption = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(?:-[A-Za-z0-9]{0,2}[cexI]|--?(?:` + codeOptions + `)[\w-]*)$`)
 	})
-	codeOptionIn = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:-[a-z]{0,2}[cexI]|--?(?:` + codeOptions + `))`) })
-	assigns      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_]\w*=`) })
+	codeOptionIn = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:-[a-z]{0,2}[cexI]|--?(?:` + codeOptions + `)|[\w.-]*[Cc]ommand=)`)
+	})
+	assigns = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_]\w*=`) })
 )
 
-const codeOptions = "ev|exec|expr|command|to-c|checkp|use-c|rsh|rsync-p"
+const codeOptions = "ev|exec|expr|command|split-s|to-c|checkp|use-c|rsh|rsync-p"
 
 // indirectDoubt refuses a line with a word that runs what other words hold.
 func indirectDoubt(flat string) *doubt {
@@ -385,11 +391,11 @@ func (t *draft) shellText(text string) (string, *doubt) {
 	if !ok {
 		return "", doubtf("a quote in the command is not closed")
 	}
-	begin := 0
+	begin, keeps := 0, keeping().MatchString(flat)
 	for i, word := range words {
 		if word == ";" {
 			begin = i + 1
-		} else if holder().MatchString(word) {
+		} else if holder().MatchString(word) || keeps && environ().MatchString(word) {
 			if d := codeDoubt(words[begin:i], word); d != nil {
 				return "", d
 			}
