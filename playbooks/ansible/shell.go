@@ -328,9 +328,10 @@ var (
 		return regexp.MustCompile("<<|`|\\(\\(|\\[\\[(?:[^:]|$)|\\$\\{[^}]*[\\x{E000}-\\x{F8FF}]|\\besac\\b|\\$\\{(?:!|\\w+(?:\\[[^@*]|:[\\w$ ]))|\\w\\[[^\\]]*\\$")
 	})
 	breaks = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("[;|&\n]+|\\$?\\(|\\)") })
+	joins  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[<>]&|&>|\\\n`) }) // no end of a command
 	// A program that reads its input as code, behind a pipe.
 	piped = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`\|&?[\s({]*(?:(?:\S*/)?(?:sudo|doas|env|nohup|exec|command|nice|timeout|chroot|\w+=\S*)\s(?:[^|;&\n]*\s)?)?` +
+		return regexp.MustCompile(`\|&?[\s({\\]*(?:(?:\S*/)?(?:sudo|doas|env|nohup|exec|command|nice|timeout|chroot|\w+=\S*)\s(?:[^|;&\n]*\s)?)?` +
 			`(?:\S*/)?((?:ba|da|a|k|z)?sh|python[0-9.]*|perl|ruby|php|node|psql|mysql|mariadb|sqlite3?|crontab|at|batch|ssh|gdb|ed|ex|["']?\$\S+)(?:[\s;|&)"']|$)`)
 	})
 	// Words that run what other words of the line, or its input, hold.
@@ -387,7 +388,7 @@ func (t *draft) shellText(text string) (string, *doubt) {
 	if d != nil {
 		return "", d
 	}
-	words, ok := splitWords(breaks().ReplaceAllString(code, " ; "))
+	words, ok := splitWords(breaks().ReplaceAllString(joins().ReplaceAllString(code, ""), " ; "))
 	if !ok {
 		return "", doubtf("a quote in the command is not closed")
 	}
