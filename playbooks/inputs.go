@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
@@ -118,6 +119,31 @@ func (e *ValueError) Error() string {
 // Unwrap returns core.ErrInvalid.
 func (e *ValueError) Unwrap() error { return core.ErrInvalid }
 
+const wantNoNUL = "text without a NUL byte"
+
+// hasNUL reports whether a value has a text with a NUL byte. No argument of a command and no
+// environment variable of a host can hold one.
+func hasNUL(v any) bool {
+	return AnyText(v, func(text string) bool { return strings.ContainsRune(text, 0) })
+}
+
+// AnyText reports whether is holds for a text in a value of JSON, or for a name in it.
+func AnyText(v any, is func(string) bool) bool {
+	switch v := v.(type) {
+	case string:
+		return is(v)
+	case []any:
+		return slices.ContainsFunc(v, func(inner any) bool { return AnyText(inner, is) })
+	case map[string]any:
+		for name, inner := range v {
+			if is(name) || AnyText(inner, is) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Accept returns the value that v stands for, or a *ValueError. Text stands for a value of any
 // type, as on a command line; a number never stands for text, because 1.10 would have become 1.1 by
 // then.
@@ -133,7 +159,10 @@ func (p *Param) Accept(v any) (any, error) {
 	if n, number := asNumber(out); ok && number {
 		ok = (p.Min == nil || n >= *p.Min) && (p.Max == nil || n <= *p.Max)
 	}
-	if ok {
+	switch {
+	case ok && hasNUL(out):
+		return nil, &ValueError{Param: p.Name, Got: p.shown(v), Want: wantNoNUL}
+	case ok:
 		return out, nil
 	}
 	e := &ValueError{Param: p.Name, Got: p.shown(v), Want: p.Want()}

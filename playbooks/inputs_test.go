@@ -105,7 +105,28 @@ func TestParamsOfALaunch(t *testing.T) {
 	if len(p.Vars) != 1 {
 		t.Errorf("params are among the vars: %v", p.Vars)
 	}
+	for _, v := range []any{"a\x00b", []any{"a", "\x00"}, map[string]any{"a": map[string]any{"\x00": 1}}} {
+		if err := p.CheckVars(map[string]any{"owner": v}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), `playbook shop: var "owner": expected text without a NUL byte`) {
+			t.Errorf("%#v: %v", v, err)
+		}
+	}
 	if err := p.CheckVars(map[string]any{"relaese": "1.0"}); err == nil {
 		t.Error("control: an unknown name was taken")
+	}
+}
+
+// A file is refused where it gives text with a NUL byte: as a var, and in its schedule.
+func TestNULInAFile(t *testing.T) {
+	t.Parallel()
+	for text, says := range map[string]string{
+		`vars: {a: {b: ["\0"]}}`:                                                             `shop.yaml:3:11: var "a" has a NUL byte`,
+		`params: {a: {type: string, default: "\0"}}`:                                         `param "a": "\u0000"`,
+		"vars: {a: b}\n" + `schedule: {cron: "0 3 * * 1", vars: {a: "\0"}}`:                  `shop.yaml:4:41: var "a" has a NUL byte`,
+		"params: {a: {type: string}}\n" + `schedule: {cron: "0 3 * * 1", params: {a: "\0"}}`: `shop.yaml:4:43: param "a": "\u0000"`,
+	} {
+		_, err := playbooks.Parse("shop.yaml", []byte("playbook: shop\ntargets: true\n"+text+"\nsteps: [{uses: command, with: {run: uptime}}]\n"), options(t))
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Count(err.Error(), "expected text without a NUL byte") != 1 {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

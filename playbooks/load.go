@@ -99,7 +99,7 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 }
 
 // CheckVars refuses vars that the playbook neither declares in vars: nor reads by name in an
-// expression. Errors are core.ErrInvalid.
+// expression, and text with a NUL byte: Parse refuses that in params. Errors are core.ErrInvalid.
 func (p *Playbook) CheckVars(vars map[string]any) error {
 	for _, name := range sortedKeys(vars) {
 		if !p.known[name] {
@@ -108,6 +108,9 @@ func (p *Playbook) CheckVars(vars map[string]any) error {
 				hint = fmt.Sprintf("to give it at a launch, write vars: {%s: DEFAULT} in %s", name, p.File)
 			}
 			return fmt.Errorf("playbook %s has no var or param %s: %w\nhint: %s", p.Name, quote(name), core.ErrInvalid, hint)
+		}
+		if hasNUL(vars[name]) {
+			return fmt.Errorf("playbook %s: var %s: expected %s: %w\nhint: give another value: -e %s=VALUE", p.Name, quote(name), wantNoNUL, core.ErrInvalid, name)
 		}
 	}
 	return nil
@@ -118,11 +121,19 @@ func (d *decoder) readVars(n *yaml.Node, p *Playbook) {
 	for _, e := range d.Pairs(n, "vars") {
 		d.read[e.Name] = true
 		v := d.plain(e.Value, 2)
+		d.checkVar(e.Value, e.Name, v)
 		if _, over := p.Vars[e.Name]; !over {
 			p.Vars[e.Name] = v
 		}
 	}
 	d.vars = p.Vars
+}
+
+// checkVar reports a value in a file that a launch would refuse.
+func (d *decoder) checkVar(n *yaml.Node, name string, v any) {
+	if hasNUL(v) {
+		d.reportNode(n, problem{message: "var " + quote(name) + " has a NUL byte", expected: wantNoNUL})
+	}
 }
 
 func duplicate(p, first *Playbook) Diagnostic {

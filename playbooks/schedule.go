@@ -52,12 +52,15 @@ func (d *decoder) launchVarsOf(n *yaml.Node) map[string]any {
 	return vars
 }
 
-// checkScheduleVars rejects vars of a schedule that the playbook does not know.
+// checkScheduleVars rejects vars of a schedule that no launch of the playbook takes.
 func (d *decoder) checkScheduleVars(root *yaml.Node, p *Playbook) {
 	if p.Schedule == nil {
 		return
 	}
 	for _, name := range sortedKeys(p.Schedule.Vars) {
+		if d.read[name] && !d.params[name] {
+			d.checkVar(d.scheduled(d.child(root, "schedule"), name), name, p.Schedule.Vars[name])
+		}
 		if !d.read[name] {
 			d.reportNode(d.scheduled(d.child(root, "schedule"), name), problem{message: "the playbook has no var or param " + quote(name),
 				expected: "a name in its params or vars, or a var that it reads", hint: yamlread.DidYouMean(name, sortedKeys(d.read))})

@@ -55,6 +55,8 @@ func ParamRows() []ParamRow {
 		{Name: "db", Text: "hunter2 is my password", JSON: 5, Says: "expected the name of a secret"},
 		{Name: "note", Text: "hello", JSON: "hello", Want: "hello"},
 		{Name: "note", JSON: 5, Says: number},
+		{Name: "note", JSON: "a\x00b", Says: "expected text without a NUL byte"},
+		{Name: "zones", JSON: `["c", "a\u0000b"]`, Says: "expected text without a NUL byte"},
 		{Name: "note"},
 	}
 }
