@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -17,11 +18,15 @@ import (
 var strictNames = sync.OnceFunc(func() { huma.ValidateStrictCasing = true })
 
 // strictJSON is JSON without objects that have a name twice. Such a field could be validated as
-// null, and decoded as its first value.
+// null, and decoded as its first value. Bytes that are not UTF-8 are refused: the decoder replaces
+// them without an error.
 func strictJSON() huma.Format {
 	f := huma.DefaultJSONFormat
 	decode := f.Unmarshal
 	f.Unmarshal = func(data []byte, v any) error {
+		if !utf8.Valid(data) {
+			return fmt.Errorf("the body is not UTF-8: %w", core.ErrInvalid)
+		}
 		err := decode(data, v)
 		if _, validated := v.(*any); validated && err == nil {
 			err = uniqueNames(data)

@@ -19,6 +19,14 @@ func TestFieldsAreThereOnceAndAsWritten(t *testing.T) {
 	if a := b.ask(admin, "POST", "/v1/runs/bulk", `{"runs":[`+fmt.Sprintf(run, "")+`]}`); strings.Contains(a.body, "error") {
 		t.Errorf("control: %s", a.body)
 	}
+	for _, bad := range []string{"\xff\xfe", "caf\xe9"} { // the decoder would replace them
+		for path, body := range map[string]string{"/v1/tokens": token, "/v1/runs": run, "/v1/runs/bulk": `{"runs":[` + run + `]}`} {
+			a := b.ask(admin, "POST", path, fmt.Sprintf(body, `,"reason":"`+bad+`"`))
+			if a.status/100 != 4 || !strings.Contains(a.body, "the body is not UTF-8") {
+				t.Errorf("%s: %d %s", path, a.status, a.body)
+			}
+		}
+	}
 	for more, says := range map[string]string{
 		`,"NAME":"acme/bob"`:                                      "unexpected property",
 		`,"Permi\u017fsions":["exec"]`:                            "unexpected property",

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -163,8 +165,14 @@ func (f *VarFlags) Values() (map[string]any, error) {
 	return jsonValues(vars)
 }
 
-// jsonValues makes vars what JSON makes of them, as they will be in a run's snapshot.
+// jsonValues makes vars what JSON makes of them, as they will be in a run's snapshot. JSON would
+// replace bytes that are not UTF-8 without an error.
 func jsonValues(vars map[string]any) (map[string]any, error) {
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if playbooks.AnyText(map[string]any{name: vars[name]}, func(text string) bool { return !utf8.ValidString(text) }) {
+			return nil, console.Invalid("-e: the value of %q: expected UTF-8\nhint: -e @FILE reads vars from a file in UTF-8", name)
+		}
+	}
 	text, err := json.Marshal(vars)
 	if err != nil {
 		return nil, console.Invalid("-e: %w", err)
