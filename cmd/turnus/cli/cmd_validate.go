@@ -23,10 +23,10 @@ func (a *app) validateCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "validate PATH...",
 		Short: "Check playbooks or a project: every mistake of every file, with its place",
-		Long: `Check playbooks: every mistake of every file, with its place. A folder with a turnus.yaml is
-checked as a project: playbooks, inventory, windows, secrets. Files named secrets.yaml are checked
-as files of secrets of a project. Job types are asked about params that hold no expression: one
-process of each plugin that the playbooks use.`,
+		Long: `Check playbooks: every mistake of every file, with its place. A folder with a turnus.yaml,
+or with playbooks/ and inventory/, is checked as a project: playbooks, inventory, windows, secrets.
+Files named secrets.yaml are checked as files of secrets of a project. Job types are asked about
+params that hold no expression: one process of each plugin that the playbooks use.`,
 		Example: `  turnus validate playbooks/
   turnus validate .                 # the project in this folder
   turnus validate site.yaml -o json`,
