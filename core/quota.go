@@ -11,8 +11,11 @@ type Quota struct {
 }
 
 // Over is the error for a thing that would exceed the quota of its owner. It wraps ErrQuota.
-func (q Quota) Over(owner string) error {
-	return fmt.Errorf("%s has %d %s, and %s may have %d: %s: %w", owner, q.Max, q.What, q.Of, q.Max, q.Do, ErrQuota)
+func (q Quota) Over(owner string) error { return q.Exceeded(owner, q.Max) }
+
+// Exceeded is Over for n things that come together.
+func (q Quota) Exceeded(owner string, n int) error {
+	return fmt.Errorf("%s has %d %s, and %s may have %d: %s: %w", owner, n, q.What, q.Of, q.Max, q.Do, ErrQuota)
 }
 
 // The quotas. docs/api.md lists them; a test holds the two together.

@@ -50,7 +50,7 @@ func (c *Catalog) Prepare(ctx context.Context, now Current, playbook *playbooks.
 	if len(q.Vars) > 0 { // expressions may read names that only these vars have
 		text, err := json.Marshal(q.Vars)
 		if err == nil && len(text) > core.QuotaVars.Max {
-			err = core.QuotaVars.Over("the run")
+			err = core.QuotaVars.Exceeded("the run", len(text))
 		}
 		if err == nil {
 			playbook, err = playbooks.Parse(playbook.File, playbook.Source, playbooks.Options{Types: c.cfg.Playbooks.Types, Vars: q.Vars, Steps: playbook.ReadSteps})

@@ -143,7 +143,10 @@ func TestFaultS8ATenantHoldsNoMoreThanItsQuotas(t *testing.T) {
 	with := func(n int) api.NewRun { // {"v":"xxx"}
 		return api.NewRun{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Vars: map[string]any{"v": strings.Repeat("x", n-len(`{"v":""}`))}}}
 	}
-	refused(b.ask(operators["acme"], "POST", "/v1/runs", with(core.QuotaVars.Max+1)), core.QuotaVars)
+	tooMany := b.ask(operators["acme"], "POST", "/v1/runs", with(core.QuotaVars.Max+1))
+	if refused(tooMany, core.QuotaVars); !strings.Contains(tooMany.body, fmt.Sprintf("the run has %d bytes of vars", core.QuotaVars.Max+1)) {
+		t.Error(tooMany.body)
+	}
 	want[any](t, b.ask(operators["acme"], "POST", "/v1/runs", with(core.QuotaVars.Max)), http.StatusCreated)
 
 	put := func(tenant, name string) answer {
