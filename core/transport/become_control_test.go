@@ -15,9 +15,8 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// undrained runs a command as Run does, without the lines that drop a password from its input.
-func undrained(ctx context.Context, t *testing.T, p *Pool, h core.Host, e Exec) error {
-	t.Helper()
+// altered runs a command as Run does, with another command line.
+func altered(ctx context.Context, p *Pool, h core.Host, e Exec, alter func(line, id string, up *elevation) string) error {
 	r, err := p.resolve(h)
 	if err != nil {
 		return err
@@ -36,13 +35,20 @@ func undrained(ctx context.Context, t *testing.T, p *Pool, h core.Host, e Exec) 
 	if err != nil {
 		return err
 	}
-	drain := up.input(id, true)
-	if strings.Count(line, drain) != 1 {
-		t.Errorf("the command line %q does not have %q", line, drain)
-		return nil
-	}
-	_, err = s.exec(ctx, strings.Replace(line, drain, "", 1), id, e, up)
+	_, err = s.exec(ctx, alter(line, id, up), id, e, up)
 	return err
+}
+
+// undrained runs a command as Run does, without the lines that drop a password from its input.
+func undrained(ctx context.Context, t *testing.T, p *Pool, h core.Host, e Exec) error {
+	t.Helper()
+	return altered(ctx, p, h, e, func(line, id string, up *elevation) string {
+		drain := up.input(id, true)
+		if strings.Count(line, drain) != 1 {
+			t.Errorf("the command line %q does not have %q", line, drain)
+		}
+		return strings.Replace(line, drain, "", 1)
+	})
 }
 
 // Without the lines that drop it, a password that sudo did not ask for is in the command's input,
@@ -68,29 +74,11 @@ func TestBecomeWithoutDrainShowsThePassword(t *testing.T) {
 
 // unnamed runs a command as Run does, but the elevated shell does not export the id of the
 // execution: sudo drops that of the login.
-func unnamed(ctx context.Context, t *testing.T, p *Pool, h core.Host, e Exec) error {
-	t.Helper()
-	r, err := p.resolve(h)
-	if err != nil {
-		return err
-	}
-	s, err := p.session(ctx, r, e.Fresh)
-	if err != nil {
-		return err
-	}
-	defer s.end()
-	id := newExecID()
-	up, err := s.c.e.elevate(ctx, e.Become, id)
-	if err != nil {
-		return err
-	}
-	line, err := commandLine("", e.Command, e.Env, id, up, e.Stdin != nil)
-	if err != nil {
-		return err
-	}
-	inner := strings.LastIndex(line, "export "+execIDVar+"="+id+"\n")
-	_, err = s.exec(ctx, line[:inner]+strings.TrimPrefix(line[inner:], "export "), id, e, up)
-	return err
+func unnamed(ctx context.Context, p *Pool, h core.Host, e Exec) error {
+	return altered(ctx, p, h, e, func(line, id string, _ *elevation) string {
+		inner := strings.LastIndex(line, "export "+execIDVar+"="+id+"\n")
+		return line[:inner] + strings.TrimPrefix(line[inner:], "export ")
+	})
 }
 
 // A cancelled command of another user is found by the id in its environment, and ended. Without it
@@ -106,7 +94,7 @@ exec /usr/bin/sudo -n -- /usr/bin/env -i PATH="$PATH" "$@"
 		run  func(context.Context, Exec) error
 		ends bool
 	}{
-		"without the export": {func(ctx context.Context, e Exec) error { return unnamed(ctx, t, p, h, e) }, false},
+		"without the export": {func(ctx context.Context, e Exec) error { return unnamed(ctx, p, h, e) }, false},
 		"control":            {func(ctx context.Context, e Exec) error { _, err := p.Run(ctx, h, e); return err }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
