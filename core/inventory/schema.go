@@ -130,7 +130,7 @@ func settingSchemas(become *jsonschema.Schema) forms {
 		"password_command": texts("Program that prints the password, in your own inventory only."),
 		"become":           about("The user that steps become, and how.", become),
 		"jump":             texts("Jump hosts, outermost first; none removes those of outer layers."),
-		"connect_timeout": {Type: "string", Pattern: `^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)`,
+		"connect_timeout": {Type: "string", Pattern: `^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`,
 			Description: "Time to connect, up to 1h, such as 10s."},
 		"certificate_principals":     texts("Names that a certificate is for; the user when not given."),
 		"certificate_source_address": texts("Addresses or networks that a certificate may be used from."),

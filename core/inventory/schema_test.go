@@ -91,6 +91,7 @@ func TestSchemaAgreesWithLoad(t *testing.T) {
 		{"hosts: {a: {groups: {web: }}}", false},
 		{"hosts: {a: {first_contact: always}}", false},
 		{"hosts: {a: {connect_timeout: soon}}", false},
+		{"hosts: {a: {connect_timeout: 10sx}}", false},
 		{"hosts: {a: {become: true}}", false},
 		{"hosts: {a: {become: {method: su}}}", false},
 		{"hosts: {a: {priority: 5}}", false},
